@@ -1,0 +1,37 @@
+"""Simulate collectives on a topology. Names are loaded when first used (PEP 562)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PUBLIC = {
+    "ALGORITHMS": "sim.algorithms",
+    "COLLECTIVES": "sim.collective",
+    "Plan": "sim.plan",
+    "Prediction": "sim.prediction",
+    "Profile": "sim.profile",
+    "Schedule": "sim.schedule",
+    "Workload": "sim.workload",
+    "predict": "sim.predict",
+    "prove": "sim.prove",
+}
+
+__all__ = [
+    "ALGORITHMS",
+    "COLLECTIVES",
+    "Plan",
+    "Prediction",
+    "Profile",
+    "Schedule",
+    "Workload",
+    "predict",
+    "prove",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'sim' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_PUBLIC[name]), name)

@@ -1,0 +1,157 @@
+"""The intermediate representation: a collective as rows of transfers, without bytes, links or seconds.
+
+A row says: at `step`, agent `src` sends its copy of `chunk` to agent `dst` over `channel`, where it is copied or
+reduced into what `dst` holds. Agents are ranks first, then helpers (a parameter server in host memory). A row reads
+its source as it stood at the start of its step; within a step a slot (dst, chunk) takes many REDUCE or exactly one
+COPY. Everything else (who waits for whom, bytes, routes, time) is derived from that by the interpreters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.collective import collective
+from topo.errors import ScheduleError
+
+COPY, REDUCE = 0, 1
+
+Column = npt.NDArray[np.int32]
+COLUMNS = ("step", "src", "dst", "chunk", "op", "channel")
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Transfers as columns of equal length, int32."""
+
+    step: Column
+    src: Column
+    dst: Column
+    chunk: Column
+    op: Column
+    channel: Column
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @classmethod
+    def of(cls, rows: Iterable[tuple[int, int, int, int, int, int]]) -> Rows:
+        """From (step, src, dst, chunk, op, channel) tuples."""
+        table = np.array(list(rows), dtype=np.int32).reshape(-1, len(COLUMNS))
+        return cls(*(np.ascontiguousarray(column) for column in table.T))
+
+    def by_step(self) -> Iterator[Rows]:
+        """The rows of each step in turn; the rows must be ordered by step, as `Schedule.rows` gives them."""
+        starts = np.flatnonzero(np.diff(self.step)) + 1
+        for first, last in zip([0, *starts], [*starts, len(self)], strict=True):
+            if last > first:
+                yield Rows(*(getattr(self, name)[first:last] for name in COLUMNS))
+
+    def take(self, index: npt.NDArray[np.intp] | npt.NDArray[np.bool_]) -> Rows:
+        """The rows at the given positions, or where a mask is true."""
+        return Rows(*(getattr(self, name)[index] for name in COLUMNS))
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows of one period, how often it repeats, and how far step, rank and chunk move each time.
+
+    In the k-th repetition k * shift is added; ranks wrap at the number of ranks (helpers stay), chunks at the number
+    of chunks. A ring of n ranks is two blocks of n rows whatever n is.
+    """
+
+    rows: Rows
+    repeat: int = 1
+    step_shift: int = 0
+    rank_shift: int = 0
+    chunk_shift: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """A collective over `num_ranks` ranks and `num_helpers` further agents, its buffer cut into `num_chunks`."""
+
+    collective: str
+    num_ranks: int
+    num_chunks: int
+    blocks: tuple[Block, ...]
+    num_helpers: int = 0
+
+    def __post_init__(self) -> None:
+        collective(self.collective)
+        if self.num_ranks < 1 or self.num_chunks < 1:
+            raise ScheduleError(f"{self.num_ranks} ranks and {self.num_chunks} chunks: at least one of each is needed")
+
+    @property
+    def num_agents(self) -> int:
+        """Ranks and helpers together."""
+        return self.num_ranks + self.num_helpers
+
+    @property
+    def num_rows(self) -> int:
+        """How many transfers there are, without building them."""
+        return sum(len(block.rows) * block.repeat for block in self.blocks)
+
+    def rows(self) -> Rows:
+        """All transfers, ordered by step (rows of one step keep the author's order)."""
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> Rows:
+        parts = [self._unroll(block) for block in self.blocks]
+        if not parts:
+            return Rows.of(())
+        joined = Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
+        if np.all(joined.step[1:] >= joined.step[:-1]):
+            return joined
+        return joined.take(np.argsort(joined.step, kind="stable"))
+
+    def _unroll(self, block: Block) -> Rows:
+        turn = np.repeat(np.arange(block.repeat, dtype=np.int32), len(block.rows))
+        rows = {name: np.tile(getattr(block.rows, name), block.repeat) for name in COLUMNS}
+        rows["step"] = rows["step"] + turn * np.int32(block.step_shift)
+        if block.rank_shift:
+            for end in ("src", "dst"):
+                moved = (rows[end] + turn.astype(np.int64) * block.rank_shift) % self.num_ranks
+                rows[end] = np.where(rows[end] < self.num_ranks, moved, rows[end]).astype(np.int32)
+        if block.chunk_shift:
+            moved = (rows["chunk"] + turn.astype(np.int64) * block.chunk_shift) % self.num_chunks
+            rows["chunk"] = moved.astype(np.int32)
+        return Rows(**rows)
+
+    def check(self) -> None:
+        """Raise ScheduleError where a row is malformed or a slot takes a COPY beside anything else in one step."""
+        rows = self.rows()
+        self._check_ranges(rows)
+        slot = (rows.step.astype(np.int64) * self.num_agents + rows.dst) * self.num_chunks + rows.chunk
+        _, first, inverse, count = np.unique(slot, return_index=True, return_inverse=True, return_counts=True)
+        copies = np.bincount(inverse, weights=rows.op == COPY, minlength=len(first))
+        clash = np.flatnonzero((copies > 0) & (count > 1))
+        if len(clash):
+            row = int(first[clash[0]])
+            raise ScheduleError(
+                f"step {rows.step[row]}: agent {rows.dst[row]} takes chunk {rows.chunk[row]} from {count[clash[0]]} rows, "
+                "of which one is a COPY: within a step a slot takes many REDUCE or exactly one COPY"
+            )
+
+    def _check_ranges(self, rows: Rows) -> None:
+        limits = {
+            "step": np.iinfo(np.int32).max,
+            "src": self.num_agents,
+            "dst": self.num_agents,
+            "chunk": self.num_chunks,
+            "op": 2,
+            "channel": np.iinfo(np.int32).max,
+        }
+        for name, limit in limits.items():
+            column = getattr(rows, name)
+            wrong = np.flatnonzero((column < 0) | (column >= limit))
+            if len(wrong):
+                raise ScheduleError(f"row {wrong[0]}: {name} {column[wrong[0]]} is outside 0 to {limit - 1}")
+        same = np.flatnonzero(rows.src == rows.dst)
+        if len(same):
+            raise ScheduleError(f"row {same[0]}: agent {rows.src[same[0]]} sends to itself")

@@ -1,0 +1,127 @@
+"""Every algorithm, every rank count: proved on numpy, and every mutant of it caught."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.algorithms import ALGORITHMS
+from sim.algorithms.tree import double_binary_parents
+from sim.plan import Plan, in_order
+from sim.prove import prove, run
+from sim.schedule import COLUMNS, COPY, REDUCE, Block, Rows, Schedule
+from topo.errors import ScheduleError
+
+RANKS = tuple(range(1, 18))
+
+
+def variants(algorithm: str, num_ranks: int) -> list[Plan]:
+    """Plans with several channels, chunks, orders and servers."""
+    plan = in_order(algorithm, num_ranks)
+    backwards = tuple(reversed(range(num_ranks)))
+    return [
+        plan,
+        replace(plan, rings=(*plan.rings, backwards), num_chunks=3),
+        replace(plan, num_chunks=4, servers=(num_ranks - 1, num_ranks), helpers=("numa0",)),
+    ]
+
+
+def with_rows(schedule: Schedule, rows: Rows) -> Schedule:
+    return replace(schedule, blocks=(Block(rows),))
+
+
+def is_proved(schedule: Schedule) -> bool:
+    try:
+        prove(schedule)
+    except ScheduleError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("num_ranks", RANKS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_schedule_is_an_all_reduce(algorithm: str, num_ranks: int) -> None:
+    for plan in variants(algorithm, num_ranks):
+        prove(plan.schedule())
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3, 5, 8])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_mutant_is_caught(algorithm: str, num_ranks: int) -> None:
+    schedule = in_order(algorithm, num_ranks, num_chunks=2).schedule()
+    rows = schedule.rows()
+    everything = np.arange(len(rows))
+    for row in everything:
+        flipped = rows.op.copy()
+        flipped[row] = COPY if flipped[row] == REDUCE else REDUCE
+        mutants = {
+            "drop": rows.take(np.delete(everything, row)),
+            "flip": replace(rows, op=flipped),
+            "duplicate": rows.take(np.sort(np.append(everything, row))),
+        }
+        for what, mutant in mutants.items():
+            assert not is_proved(with_rows(schedule, mutant)), f"{what} of row {row} was not caught"
+
+
+def test_gradients_0_and_7_average_to_3_5() -> None:
+    schedule = in_order("ring", 2).schedule()
+    gradients = np.array([[0, 0], [7, 7]], dtype=np.uint64)
+    value, _ = run(schedule, gradients, np.ones((2, 2), dtype=bool))
+    assert (value / 2 == 3.5).all()
+
+
+@given(st.integers(1, 300))
+def test_the_two_trees_span_and_complement_each_other(num_ranks: int) -> None:
+    inner = []
+    for parents in double_binary_parents(num_ranks):
+        assert parents.count(None) == 1
+        for position in range(num_ranks):
+            steps, above = 0, parents[position]
+            while above is not None:
+                steps, above = steps + 1, parents[above]
+            assert steps <= 2 + np.log2(num_ranks)
+        children = [parents.count(position) for position in range(num_ranks)]
+        assert max(children, default=0) <= 2
+        inner.append({position for position, count in enumerate(children) if count == 2})
+    assert not inner[0] & inner[1]
+
+
+def test_a_ring_is_two_blocks_whatever_its_length() -> None:
+    schedule = in_order("ring", 1000).schedule()
+    assert [len(block.rows) for block in schedule.blocks] == [1000, 1000]
+    assert schedule.num_rows == 2 * 999 * 1000
+
+
+@given(st.integers(2, 40), st.integers(1, 3))
+def test_rank_shift_unrolls_like_rows_written_out(num_ranks: int, stride: int) -> None:
+    first = Rows.of([(0, 0, 1, 0, COPY, 0)])
+    block = Block(first, repeat=num_ranks, step_shift=1, rank_shift=stride)
+    rows = Schedule("broadcast", num_ranks, 1, (block,)).rows()
+    assert rows.src.tolist() == [turn * stride % num_ranks for turn in range(num_ranks)]
+    assert rows.dst.tolist() == [(turn * stride + 1) % num_ranks for turn in range(num_ranks)]
+    assert {len(getattr(rows, name)) for name in COLUMNS} == {num_ranks}
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ((0, 0, 0, 0, COPY, 0), "sends to itself"),
+        ((0, 0, 9, 0, COPY, 0), "dst 9 is outside"),
+        ((0, 0, 1, 5, COPY, 0), "chunk 5 is outside"),
+        ((0, 0, 1, 0, 7, 0), "op 7 is outside"),
+        ((-1, 0, 1, 0, COPY, 0), "step -1 is outside"),
+    ],
+)
+def test_malformed_rows_are_refused(row: tuple[int, int, int, int, int, int], complaint: str) -> None:
+    with pytest.raises(ScheduleError, match=complaint):
+        Schedule("all_reduce", 2, 1, (Block(Rows.of([row])),)).check()
+
+
+def test_two_copies_into_one_slot_are_refused() -> None:
+    rows = Rows.of([(0, 0, 2, 0, COPY, 0), (0, 1, 2, 0, REDUCE, 0)])
+    with pytest.raises(ScheduleError, match="exactly one COPY"):
+        Schedule("all_reduce", 3, 1, (Block(rows),)).check()
