@@ -41,7 +41,10 @@ RANK_KINDS: tuple[DeviceKind, ...] = ("gpu", "process")
 
 @dataclass(frozen=True, slots=True)
 class PciFacts:
-    """What a PCIe function says of itself; None where the source is silent."""
+    """What a PCIe function says of itself, verbatim; None where the source is silent.
+
+    `link_speed` and `link_width` are the words of the source ("16.0 GT/s PCIe"), since NCCL reads them its own way.
+    """
 
     bus_id: str | None = None
     device_class: str | None = None
@@ -49,6 +52,8 @@ class PciFacts:
     device_id: str | None = None
     subsystem_vendor_id: str | None = None
     subsystem_device_id: str | None = None
+    link_speed: str | None = None
+    link_width: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ class GpuFacts:
     compute_capability: int | None = None
     rank: int | None = None
     gdr: bool | None = None
+    mlopart: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,8 @@ class NicFacts:
     max_connections: int | None = None
     gdr: bool | None = None
     collnet: bool | None = None
+    rail: int | None = None
+    plane: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
