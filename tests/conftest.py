@@ -1,8 +1,11 @@
-"""Fixtures for all tests."""
+"""Fixtures for all tests, and the rule that in CI a skipped test is a failure."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,3 +19,29 @@ def corpus() -> Path:
     if root is None:
         pytest.skip(NO_CORPUS)
     return root
+
+
+def _forbid_skip(report: Any) -> None:
+    """Turns a skip into a failure under CI=true, unless its reason says that it needs a GPU."""
+    if os.environ.get("CI") != "true" or not report.skipped or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if "GPU" not in reason:
+        report.outcome = "failed"
+        report.longrepr = f"{reason} (in CI only a test that needs a GPU may be skipped)"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """Applies the rule to a test that skips, or that has no parameters to run with."""
+    report = yield
+    _forbid_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    """Applies the rule to a module that skips while it is imported."""
+    report = yield
+    _forbid_skip(report)
+    return report
