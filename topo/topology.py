@@ -231,13 +231,14 @@ def _unique_device_ids(topology: Topology) -> None:
 
 def _known_kinds(topology: Topology) -> None:
     """Kinds are a closed list, since routes and path letters depend on them."""
+    device_kinds, link_kinds, link_states = (frozenset(get_args(kind)) for kind in (DeviceKind, LinkKind, LinkState))
     for device in topology.devices:
-        if device.kind not in get_args(DeviceKind):
+        if device.kind not in device_kinds:
             raise TopologyError(f"{device.id}: unknown kind {device.kind!r}, one of {', '.join(get_args(DeviceKind))}")
     for link in topology.links:
-        if link.kind not in get_args(LinkKind):
+        if link.kind not in link_kinds:
             raise TopologyError(f"{link.id}: unknown kind {link.kind!r}, one of {', '.join(get_args(LinkKind))}")
-        if link.state not in get_args(LinkState):
+        if link.state not in link_states:
             raise TopologyError(f"{link.id}: unknown state {link.state!r}, one of {', '.join(get_args(LinkState))}")
 
 

@@ -1,0 +1,123 @@
+"""Machines described in one line, without hardware behind them: `switch:1024,bandwidth=200GB/s,latency=1us`.
+
+The bandwidth is that of one port in one direction; the latency is end to end between two neighbours. Rates are taken
+as given: no protocol, no launch cost, no CPU.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from topo.errors import NameChoiceError, TopologyError
+from topo.topology import Device, Link, Provenance, Topology
+from topo.units import parse_duration, parse_rate
+
+MAX_LINKS = 2**21
+"""More links than this are refused: about what 2 GiB of memory hold."""
+
+SWITCH_ID = "SW0"
+
+Pair = tuple[int, int]
+
+
+def _switch_links(count: int, bandwidth_bytes_per_s: float, latency_s: float) -> Iterator[Link]:
+    """Each GPU to the switch and back; half the latency on each of the two links between neighbours."""
+    for rank in range(count):
+        yield Link(f"GPU{rank}", SWITCH_ID, "network", bandwidth_bytes_per_s, 1, latency_s / 2)
+        yield Link(SWITCH_ID, f"GPU{rank}", "network", bandwidth_bytes_per_s, 1, latency_s / 2)
+
+
+def _ring_links(count: int, bandwidth_bytes_per_s: float, latency_s: float) -> Iterator[Link]:
+    """Each GPU to both neighbours; two GPUs are joined once."""
+    neighbours = ((rank, (rank + 1) % count) for rank in range(count if count > 2 else count - 1))
+    return _both_ways(neighbours, bandwidth_bytes_per_s, latency_s)
+
+
+def _full_links(count: int, bandwidth_bytes_per_s: float, latency_s: float) -> Iterator[Link]:
+    """Each GPU to every other over a port of its own."""
+    pairs = ((low, high) for low in range(count) for high in range(low + 1, count))
+    return _both_ways(pairs, bandwidth_bytes_per_s, latency_s)
+
+
+def _both_ways(pairs: Iterator[Pair], bandwidth_bytes_per_s: float, latency_s: float) -> Iterator[Link]:
+    for low, high in pairs:
+        yield Link(f"GPU{low}", f"GPU{high}", "network", bandwidth_bytes_per_s, 1, latency_s)
+        yield Link(f"GPU{high}", f"GPU{low}", "network", bandwidth_bytes_per_s, 1, latency_s)
+
+
+SHAPES: Mapping[str, Callable[[int, float, float], Iterator[Link]]] = {
+    "switch": _switch_links,
+    "ring": _ring_links,
+    "fully-connected": _full_links,
+}
+"""The shapes by name; each gives its links from a count, bytes/s per port and direction, and latency in seconds."""
+
+_KEYS = ("bandwidth", "latency")
+_EXAMPLE = "switch:8,bandwidth=200GB/s,latency=1us"
+
+
+def is_synthetic(text: str) -> bool:
+    """Whether the text is meant as a description, right or wrong: a known shape or any word, a colon and a count."""
+    shape, colon, _ = text.partition(":")
+    return bool(colon) and (shape in SHAPES or re.fullmatch(r"[A-Za-z][\w-]+:[0-9]+(,.*)?", text) is not None)
+
+
+def synthetic(text: str) -> Topology:
+    """The machine that `SHAPE:COUNT,bandwidth=RATE[,latency=DURATION]` describes; its GPUs are `GPU0`, `GPU1`...
+
+    Every link has kind `network`. NameChoiceError for an unknown shape or key, UnitError for an unreadable value,
+    TopologyError for a count below 1, too many links, a missing bandwidth or a key given twice.
+    """
+    shape, _, rest = text.partition(":")
+    if shape not in SHAPES:
+        raise NameChoiceError("shape", shape, SHAPES)
+    count_text, *settings = rest.split(",")
+    count = _count(text, count_text)
+    values = read_settings(text, settings)
+    if "bandwidth" not in values:
+        raise TopologyError(f"{text!r} states no bandwidth: add it, as in {_EXAMPLE}")
+    _check_number_of_links(text, shape, count)
+    latency_s = values.get("latency", 0.0)
+    devices = [Device(f"GPU{rank}", "gpu") for rank in range(count)]
+    if shape == "switch":
+        devices.append(Device(SWITCH_ID, "net_switch"))
+    return Topology(
+        devices=tuple(devices),
+        links=tuple(SHAPES[shape](count, values["bandwidth"], latency_s)),
+        gpu_ids=tuple(f"GPU{rank}" for rank in range(count)),
+        name=text,
+        provenance=(Provenance("synthetic", text),),
+        synthetic=True,
+    )
+
+
+def read_settings(text: str, settings: list[str]) -> dict[str, float]:
+    """`bandwidth` (bytes/s) and `latency` (s) of texts `KEY=VALUE`, as far as given; `text` stands in errors."""
+    values: dict[str, float] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        key = key.strip()
+        if not equals:
+            raise TopologyError(f"{text!r}: expected KEY=VALUE in place of {setting!r}, as in {_EXAMPLE}")
+        if key not in _KEYS:
+            raise NameChoiceError(f"key in {text!r},", key, _KEYS)
+        if key in values:
+            raise TopologyError(f"{text!r} gives {key} twice: keep one")
+        values[key] = parse_rate(value) if key == "bandwidth" else parse_duration(value)
+    return values
+
+
+def _count(text: str, count_text: str) -> int:
+    stripped = count_text.strip()
+    if not re.fullmatch(r"[0-9]{1,9}", stripped) or int(stripped) < 1:
+        raise TopologyError(f"{text!r} has {count_text!r} GPUs: expected a whole number from 1, as in {_EXAMPLE}")
+    return int(stripped)
+
+
+def _check_number_of_links(text: str, shape: str, count: int) -> None:
+    num_links = count * (count - 1) if shape == "fully-connected" else 2 * count
+    if num_links > MAX_LINKS:
+        raise TopologyError(
+            f"{text!r} has {num_links} links, more than {MAX_LINKS}: take fewer GPUs, or fold them with --nodes"
+        )
