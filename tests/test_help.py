@@ -1,0 +1,71 @@
+"""Every command has a help text that fits a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from topo.cli import main
+
+WIDTH = 80
+LOADED = {point.name: point.value for point in entry_points(group="toposcope.commands")}
+
+
+def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """The command and all below it, each with the words that call it."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name="topo")
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None, f"{name} is listed but cannot be loaded"
+            yield from commands(below, (*path, name))
+
+
+COMMANDS = dict(commands(main))
+by_path = pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(("topo", *path)))
+
+
+def help_of(path: tuple[str, ...]) -> str:
+    result = CliRunner().invoke(main, [*path, "--help"], prog_name="topo", catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_every_entry_point_is_a_command() -> None:
+    assert set(LOADED) <= {path[0] for path in COMMANDS if path}
+
+
+@by_path
+def test_help_fits_a_terminal(path: tuple[str, ...]) -> None:
+    assert not [line for line in help_of(path).splitlines() if len(line) > WIDTH]
+
+
+@by_path
+def test_a_command_says_in_one_line_what_it_does(path: tuple[str, ...]) -> None:
+    summary = (COMMANDS[path].help or "").strip().partition("\n")[0]
+    assert summary
+    assert summary.endswith("."), f"{summary!r} is no whole sentence"
+
+
+@by_path
+def test_a_listed_summary_is_not_cut(path: tuple[str, ...]) -> None:
+    if isinstance(COMMANDS[path], click.Group):
+        assert not [line for line in help_of(path).splitlines() if line.endswith("...")]
+
+
+@by_path
+def test_every_option_is_explained(path: tuple[str, ...]) -> None:
+    options = [row for row in COMMANDS[path].params if isinstance(row, click.Option) and not row.hidden]
+    assert not [row.opts for row in options if not row.help]
+
+
+@by_path
+def test_an_unknown_option_is_bad_usage(path: tuple[str, ...]) -> None:
+    result = CliRunner().invoke(main, [*path, "--no-such-option"], prog_name="topo")
+    assert result.exit_code == 2
+    assert "no-such-option" in result.output
