@@ -92,14 +92,14 @@ def synthetic(text: str) -> Topology:
     )
 
 
-def read_settings(text: str, settings: list[str]) -> dict[str, float]:
+def read_settings(text: str, settings: list[str], example: str = _EXAMPLE) -> dict[str, float]:
     """`bandwidth` (bytes/s) and `latency` (s) of texts `KEY=VALUE`, as far as given; `text` stands in errors."""
     values: dict[str, float] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         key = key.strip()
         if not equals:
-            raise TopologyError(f"{text!r}: expected KEY=VALUE in place of {setting!r}, as in {_EXAMPLE}")
+            raise TopologyError(f"{text!r}: expected KEY=VALUE in place of {setting!r}, as in {example}")
         if key not in _KEYS:
             raise NameChoiceError(f"key in {text!r},", key, _KEYS)
         if key in values:

@@ -27,9 +27,7 @@ MAX_SIZE_BYTES = 2**63 - 1
 """The largest size that is read: what a signed 64-bit byte count holds."""
 
 _MAX_TEXT_LENGTH = 64
-_NUMBER = re.compile(
-    r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)\s*(?P<unit>\S.*)?"
-)
+_NUMBER = re.compile(r"(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)\s*(?P<unit>\S.*)?")
 
 _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _DECIMAL = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -74,9 +72,7 @@ def _rate_units_in_any_case() -> dict[str, Fraction]:
 
 def _bps_units() -> dict[str, Fraction]:
     scales = {"": 1, **_DECIMAL}
-    return {
-        spelling + "bps": Fraction(scale, 8) for p, scale in scales.items() for spelling in {p, p.lower()}
-    }
+    return {spelling + "bps": Fraction(scale, 8) for p, scale in scales.items() for spelling in {p, p.lower()}}
 
 
 _SIZE = _Quantity(
@@ -131,9 +127,7 @@ def size_sweep(begin_bytes: int, end_bytes: int, factor: int = 2) -> tuple[int, 
     if begin_bytes < 1:
         raise UnitError(f"a sweep cannot begin at {begin_bytes} bytes: give -b a size of at least 1 byte")
     if end_bytes < begin_bytes:
-        raise UnitError(
-            f"a sweep from {begin_bytes} to {end_bytes} bytes is empty: give -e at least what -b is"
-        )
+        raise UnitError(f"a sweep from {begin_bytes} to {end_bytes} bytes is empty: give -e at least what -b is")
     if factor < 2:
         raise UnitError(f"a sweep with factor {factor} never ends: give -f a whole number of at least 2")
     sizes = [begin_bytes]
@@ -196,9 +190,7 @@ def _parse(text: str, quantity: _Quantity) -> Fraction:
     if not stripped:
         raise _unreadable(text, quantity, "it is empty")
     if len(stripped) > _MAX_TEXT_LENGTH:
-        raise _unreadable(
-            text[:_MAX_TEXT_LENGTH] + "...", quantity, f"it has more than {_MAX_TEXT_LENGTH} characters"
-        )
+        raise _unreadable(text[:_MAX_TEXT_LENGTH] + "...", quantity, f"it has more than {_MAX_TEXT_LENGTH} characters")
     if stripped[0] in "-\u2212":
         raise _unreadable(text, quantity, "it must not be negative")
     match = _NUMBER.fullmatch(stripped)

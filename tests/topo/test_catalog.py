@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
-from tests.support import corpus_files
 from topo import catalog
 from topo.catalog import GpuModel, gpu_model, pcie_generation
 from topo.errors import NameChoiceError, TopologyError, UnitError
@@ -81,11 +81,10 @@ def test_pcie_speeds_that_say_nothing(text: str) -> None:
         pcie_generation(text)
 
 
-def test_every_speed_of_the_corpus_is_known_or_empty() -> None:
-    files = corpus_files("machines/*.xml") + corpus_files("nccl-xml/*.xml")
+@pytest.mark.corpus
+def test_every_speed_of_the_corpus_is_known_or_empty(corpus: Path) -> None:
+    files = [*corpus.glob("machines/*.xml"), *corpus.glob("nccl-xml/*.xml")]
     texts = {text for file in files for text in re.findall(r'link_speed="([^"]*)"', file.read_text(errors="replace"))}
-    if not files:
-        pytest.skip("no corpus of captures")
     assert {pcie_generation(text) for text in texts - {"", "Unknown"}} <= {1, 2, 3, 4, 5, 6}
 
 

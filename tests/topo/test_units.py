@@ -138,9 +138,7 @@ REFUSED: list[tuple[Callable[[str], object], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("parse", "text", "problem"), REFUSED, ids=[f"{p.__name__}-{t[:20]}" for p, t, _ in REFUSED]
-)
+@pytest.mark.parametrize(("parse", "text", "problem"), REFUSED, ids=[f"{p.__name__}-{t[:20]}" for p, t, _ in REFUSED])
 def test_refused_with_what_was_expected(parse: Callable[[str], object], text: str, problem: str) -> None:
     with pytest.raises(UnitError, match=problem) as caught:
         parse(text)
