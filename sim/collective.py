@@ -47,7 +47,7 @@ def _owner(num_ranks: int, num_chunks: int) -> Mask:
     import numpy as np
 
     owner = np.arange(num_chunks) * num_ranks // num_chunks
-    return np.arange(num_ranks)[:, None] == owner[None, :]
+    return np.equal.outer(np.arange(num_ranks), owner)
 
 
 def _root(num_ranks: int, num_chunks: int) -> Mask:
@@ -61,13 +61,13 @@ def _sender(num_ranks: int, num_chunks: int) -> Mask:
     import numpy as np
 
     sender = np.arange(num_chunks) % (num_ranks * num_ranks) // num_ranks
-    return np.arange(num_ranks)[:, None] == sender[None, :]
+    return np.equal.outer(np.arange(num_ranks), sender)
 
 
 def _receiver(num_ranks: int, num_chunks: int) -> Mask:
     import numpy as np
 
-    return np.arange(num_ranks)[:, None] == (np.arange(num_chunks) % num_ranks)[None, :]
+    return np.equal.outer(np.arange(num_ranks), np.arange(num_chunks) % num_ranks)
 
 
 def _share(num_ranks: int) -> float:

@@ -134,8 +134,8 @@ class Schedule:
         if len(clash):
             row = int(first[clash[0]])
             raise ScheduleError(
-                f"step {rows.step[row]}: agent {rows.dst[row]} takes chunk {rows.chunk[row]} from {count[clash[0]]} rows, "
-                "of which one is a COPY: within a step a slot takes many REDUCE or exactly one COPY"
+                f"step {rows.step[row]}: agent {rows.dst[row]} takes chunk {rows.chunk[row]} from "
+                f"{count[clash[0]]} rows, one a COPY: within a step a slot takes many REDUCE or exactly one COPY"
             )
 
     def _check_ranges(self, rows: Rows) -> None:

@@ -1,0 +1,78 @@
+"""Who waits for whom in a schedule, derived from what its rows read and write; no author stores it.
+
+Every slot (agent, chunk) sees a sequence of groups of accesses: the rows that write it in one step, the rows that
+read it before the next write, and so on. A group may take effect once the group before it on the same slot is done,
+which says read-after-write, write-after-write and write-after-read in one rule, in space linear in the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.schedule import Schedule
+
+Index = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups in the order of their slots and steps.
+
+    Row i reads in group `read[i]` and writes in group `write[i]`. Group g has the rows
+    `members[first[g] : first[g + 1]]`; `follows[g]` says that group g has to wait for group g - 1 (the same slot's).
+    """
+
+    read: Index
+    write: Index
+    members: Index
+    first: Index
+    follows: npt.NDArray[np.bool_]
+    writes: npt.NDArray[np.bool_]
+
+    @property
+    def sizes(self) -> Index:
+        """Rows in each group."""
+        return np.diff(self.first)
+
+
+def groups(schedule: Schedule) -> Groups:
+    """The groups of a schedule's rows; within one step reads come before writes."""
+    rows = schedule.rows()
+    num_rows = len(rows)
+    if not num_rows:
+        empty = np.zeros(0, dtype=np.int32)
+        return Groups(empty, empty, empty, np.zeros(1, dtype=np.int32), empty.astype(bool), empty.astype(bool))
+    moment = np.int64(2) * (int(rows.step[-1]) + 1)
+    key = np.concatenate([rows.src, rows.dst]).astype(np.int64)
+    key *= schedule.num_chunks
+    key += np.concatenate([rows.chunk, rows.chunk])
+    key *= moment
+    key[:num_rows] += 2 * rows.step
+    key[num_rows:] += 2 * rows.step + 1
+    order = np.argsort(key).astype(np.int32)
+    key = key[order]
+    is_write = order >= num_rows
+    new_slot = _changes(key // moment)
+    begins = new_slot | _changes(is_write) | (is_write & _changes(key))
+    group = np.cumsum(begins, dtype=np.int32) - 1
+    first = np.flatnonzero(begins)
+    of_access = np.empty(2 * num_rows, dtype=np.int32)
+    of_access[order] = group
+    return Groups(
+        read=of_access[:num_rows],
+        write=of_access[num_rows:],
+        members=np.where(is_write, order - num_rows, order).astype(np.int32),
+        first=np.append(first, 2 * num_rows).astype(np.int32),
+        follows=~new_slot[first],
+        writes=is_write[first],
+    )
+
+
+def _changes(column: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+    """True at 0 and wherever the value differs from the one before."""
+    changed = np.ones(len(column), dtype=bool)
+    changed[1:] = column[1:] != column[:-1]
+    return changed

@@ -1,0 +1,70 @@
+"""Index arithmetic that the engines share: distinct values, ragged ranges and counting without sorting."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.int32]
+
+_ONE = np.int32(1)
+
+
+def distinct(key: Ints) -> tuple[Ints, npt.NDArray[np.int32]]:
+    """The distinct keys in ascending order, and for each key its position among them.
+
+    Keys from a range not much wider than their number are marked in a table, which costs no sort.
+    """
+    upper = int(key.max(initial=-1)) + 1
+    if upper > 4 * len(key) + 1024:
+        values, inverse = np.unique(key, return_inverse=True)
+        return values, inverse.astype(np.int32)
+    seen = np.zeros(upper, dtype=bool)
+    seen[key] = True
+    position = np.cumsum(seen, dtype=np.int32) - _ONE
+    return np.flatnonzero(seen), position[key]
+
+
+def stable_order(key: npt.NDArray[np.int32]) -> Ints:
+    """The order that sorts the keys and keeps equal ones as they stand (radix sort where they fit 16 bits)."""
+    small = int(key.max(initial=0)) < 2**16
+    order: Ints = np.argsort(key.astype(np.uint16) if small else key, kind="stable")
+    return order
+
+
+def ragged(first: npt.NDArray[np.int32], chosen: npt.NDArray[np.integer]) -> Ints:
+    """Positions first[c] .. first[c + 1] - 1 of all chosen c, joined."""
+    begin: Ints = first[chosen].astype(np.int64)
+    length: Ints = first[chosen + 1] - begin
+    if len(length) and (length == 1).all():
+        return begin
+    skipped = np.cumsum(length) - length
+    joined: Ints = np.arange(int(length.sum()), dtype=np.int64) + np.repeat(begin - skipped, length)
+    return joined
+
+
+class Deduplicator:
+    """Removes repeated indices below a bound, in time linear in their number."""
+
+    def __init__(self, bound: int) -> None:
+        self._mark = np.zeros(bound, dtype=np.int32)
+
+    def __call__(self, index: Ints) -> Ints:
+        """The indices, each once."""
+        if len(index) < 2:
+            return index
+        position = np.arange(len(index), dtype=np.int32)
+        self._mark[index] = position
+        once: Ints = index[self._mark[index] == position]
+        return once
+
+
+def count_up(counts: Counts, index: npt.NDArray[np.integer]) -> None:
+    """Add one at each index, as often as it is given."""
+    np.add.at(counts, index, _ONE)
+
+
+def count_down(counts: Counts, index: npt.NDArray[np.integer]) -> None:
+    """Subtract one at each index, as often as it is given."""
+    np.subtract.at(counts, index, _ONE)

@@ -1,0 +1,131 @@
+"""Which links a transfer between two devices of one machine occupies.
+
+Traffic prefers the fastest class of link that joins the two ends at all, as NCCL's path types do: NVLink before
+C2C before PCIe before the CPU's own links before a network. GPUs never forward for others here. Within a class the
+route with the least time per byte is taken, then the one with the fewest hops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from topo.errors import RouteError
+from topo.topology import DeviceKind, Link, LinkKind, Topology
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+CLASSES: tuple[frozenset[LinkKind], ...] = (
+    frozenset({"nvlink", "xgmi", "local"}),
+    frozenset({"c2c"}),
+    frozenset({"pcie"}),
+    frozenset({"cpu"}),
+    frozenset({"network"}),
+)
+"""Link kinds from the preferred to the last resort; a route may use its class and all before it."""
+
+TRANSIT: frozenset[DeviceKind] = frozenset(
+    {"nvswitch", "pcie_switch", "host_bridge", "cpu", "nic_card", "net_switch", "nic"}
+)
+"""Device kinds that forward for others."""
+
+_HOP_COST = 1e-15
+
+
+def link_class(kind: LinkKind) -> int:
+    """Position of the kind in CLASSES."""
+    return next(index for index, kinds in enumerate(CLASSES) if kind in kinds)
+
+
+def slowest(kinds: Iterable[LinkKind]) -> LinkKind | None:
+    """The kind of the last resort among those given, None of none."""
+    ranked = sorted(kinds, key=link_class)
+    return ranked[-1] if ranked else None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Links by their index in the topology, and the slowest class of link among them."""
+
+    links: tuple[int, ...]
+    slowest_kind: LinkKind | None
+
+
+class Router:
+    """Routes of one topology; a route between two attachment points is searched once."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._kind = {device.id: device.kind for device in topology.devices}
+        self._out: list[dict[str, dict[str, int]]] = [{} for _ in CLASSES]
+        self._into: list[dict[str, dict[str, int]]] = [{} for _ in CLASSES]
+        for index, link in enumerate(topology.links):
+            if link.state == "active":
+                for level in range(link_class(link.kind), len(CLASSES)):
+                    self._keep(self._out[level].setdefault(link.src, {}), link.dst, index)
+                    self._keep(self._into[level].setdefault(link.dst, {}), link.src, index)
+        self._transit: dict[int, nx.DiGraph] = {}
+        self._paths: dict[tuple[int, str, str], tuple[int, ...] | None] = {}
+
+    def route(self, src: str, dst: str) -> Route:
+        """The route from device to device; RouteError where no active links join them."""
+        if src == dst:
+            return Route((), None)
+        for level in range(len(CLASSES)):
+            links = self._within(level, src, dst)
+            if links is not None:
+                kinds = [self._topology.links[index].kind for index in links]
+                return Route(links, slowest(kinds))
+        raise RouteError(f"no path from {src} to {dst}: every way is missing or inactive, check the links of {src}")
+
+    def _keep(self, ends: dict[str, int], far: str, index: int) -> None:
+        """Of parallel links to one neighbour keep the faster."""
+        links = self._topology.links
+        if far not in ends or links[index].bandwidth_bytes_per_s > links[ends[far]].bandwidth_bytes_per_s:
+            ends[far] = index
+
+    def _within(self, level: int, src: str, dst: str) -> tuple[int, ...] | None:
+        out, into = self._out[level].get(src, {}), self._into[level].get(dst, {})
+        if dst in out:
+            return (out[dst],)
+        best: tuple[float, tuple[int, ...]] | None = None
+        for near, up in out.items():
+            for far, down in into.items():
+                if self._kind[near] in TRANSIT and self._kind[far] in TRANSIT:
+                    middle = self._between(level, near, far)
+                    if middle is not None:
+                        links = (up, *middle, down)
+                        cost = sum(self._cost(self._topology.links[index]) for index in links)
+                        best = min(best or (cost, links), (cost, links))
+        return best[1] if best else None
+
+    def _between(self, level: int, near: str, far: str) -> tuple[int, ...] | None:
+        """Links between two devices that forward, through such devices only; None where there is no way."""
+        if near == far:
+            return ()
+        key = (level, near, far)
+        if key not in self._paths:
+            self._paths[key] = self._search(level, near, far)
+        return self._paths[key]
+
+    def _search(self, level: int, near: str, far: str) -> tuple[int, ...] | None:
+        import networkx as nx
+
+        graph = self._transit.setdefault(level, nx.DiGraph())
+        if not graph:
+            for src, ends in self._out[level].items():
+                for dst, index in ends.items():
+                    if self._kind[src] in TRANSIT and self._kind[dst] in TRANSIT:
+                        graph.add_edge(src, dst, cost=self._cost(self._topology.links[index]))
+        try:
+            path = nx.dijkstra_path(graph, near, far, weight="cost")
+        except (nx.NetworkXNoPath, nx.NodeNotFound):
+            return None
+        return tuple(self._out[level][src][dst] for src, dst in pairwise(path))
+
+    @staticmethod
+    def _cost(link: Link) -> float:
+        return 1 / link.bandwidth_bytes_per_s + _HOP_COST

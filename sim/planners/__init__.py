@@ -1,0 +1,1 @@
+"""Planners: what a library would choose on a machine."""

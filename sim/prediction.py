@@ -1,0 +1,66 @@
+"""What an engine answers: how long, how busy each link was, and which link limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.collective import collective
+from sim.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class LinkLoad:
+    """What one link carried: bytes on the wire, its effective rate, and the share of the run it was in use."""
+
+    link: str
+    num_bytes: float
+    bandwidth_bytes_per_s: float
+    busy_fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One transfer: the row of the schedule, when it held its links and when its data had landed."""
+
+    row: int
+    start_s: float
+    sent_s: float
+    landed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """The simulated run of one workload. Simulated times live here, measured ones in a Measurement, never together."""
+
+    workload: Workload
+    num_ranks: int
+    algorithm: str
+    protocol: str
+    num_channels: int
+    engine: str
+    profile: str
+    duration_s: float
+    link_loads: tuple[LinkLoad, ...] = ()
+    spans: tuple[Span, ...] = ()
+
+    @property
+    def algbw_bytes_per_s(self) -> float | None:
+        """Bytes of the workload per second, as nccl-tests' algbw; None where no time passes."""
+        return self.workload.num_bytes / self.duration_s if self.duration_s > 0 else None
+
+    @property
+    def busbw_bytes_per_s(self) -> float | None:
+        """Algbw times the collective's factor (nccl-tests, doc/PERFORMANCE.md); None where no time passes."""
+        algbw = self.algbw_bytes_per_s
+        return None if algbw is None else algbw * collective(self.workload.collective).busbw_factor(self.num_ranks)
+
+    @property
+    def limiting(self) -> LinkLoad | None:
+        """The link that needs longest for its bytes at full rate: no schedule of these bytes can beat it."""
+        return max(self.link_loads, key=lambda load: load.num_bytes / load.bandwidth_bytes_per_s, default=None)
+
+    @property
+    def wire_bytes_per_s(self) -> float | None:
+        """Bytes per second over the limiting link, counted on the link, never by a formula."""
+        limiting = self.limiting
+        return limiting.num_bytes / self.duration_s if limiting and self.duration_s > 0 else None

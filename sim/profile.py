@@ -1,0 +1,92 @@
+"""Physical parameters that no topology states: what share of a link's rate arrives, and what a hop costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from topo.errors import CaptureError, NameChoiceError
+from topo.topology import LinkKind
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """One kind of link as software uses it.
+
+    `efficiency` is the share of the nominal bandwidth that payload reaches; `hop_latency_s` is what one transfer
+    costs beyond its bytes, sender to receiver, where this kind is the slowest class on its route.
+    """
+
+    kind: LinkKind
+    efficiency: float = 1.0
+    hop_latency_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Parameters of one software stack on one class of hardware, with where they come from.
+
+    `launch_overhead_s` is paid once per collective. `gpu_reduce_bytes_per_s` and `host_reduce_bytes_per_s` bound
+    how fast incoming bytes are reduced into a buffer, None where that never limits.
+    """
+
+    name: str
+    provenance: str
+    transports: tuple[Transport, ...]
+    launch_overhead_s: float = 0.0
+    gpu_reduce_bytes_per_s: float | None = None
+    host_reduce_bytes_per_s: float | None = None
+
+    def __post_init__(self) -> None:
+        for row in self.transports:
+            if not 0 < row.efficiency <= 1 or not 0 <= row.hop_latency_s < float("inf"):
+                raise CaptureError(
+                    f"profile {self.name}: {row.kind} has efficiency {row.efficiency} and hop latency "
+                    f"{row.hop_latency_s} s; expected an efficiency in (0, 1] and a latency of 0 or more"
+                )
+        if not 0 <= self.launch_overhead_s < float("inf"):
+            raise CaptureError(f"profile {self.name}: launch overhead {self.launch_overhead_s} s must be 0 or more")
+        for bound in (self.gpu_reduce_bytes_per_s, self.host_reduce_bytes_per_s):
+            if bound is not None and not 0 < bound < float("inf"):
+                raise CaptureError(f"profile {self.name}: reduce rate {bound} B/s must be positive and finite")
+
+    def transport(self, kind: LinkKind) -> Transport:
+        """The parameters of that link kind; links taken as given where the profile is silent."""
+        return next((row for row in self.transports if row.kind == kind), Transport(kind))
+
+
+IDEAL = Profile("ideal", "links exactly as the topology gives them: no protocol, no launch overhead", ())
+
+NCCL_CONSTANTS = Profile(
+    name="nccl-constants",
+    provenance="NCCL 2.30: link rates of src/graph/topo.h over their nominal rates; Simple hop latencies and base "
+    "latency of Ring in src/graph/tuning.cc. Not fitted to measurements.",
+    transports=(
+        Transport("nvlink", efficiency=20.0 / 25.0, hop_latency_s=3.4e-6),
+        Transport("pcie", efficiency=24.0 / 31.5, hop_latency_s=5.7e-6),
+        Transport("c2c", hop_latency_s=5.7e-6),
+        Transport("cpu", hop_latency_s=5.7e-6),
+        Transport("network", hop_latency_s=14e-6),
+    ),
+    launch_overhead_s=8.4e-6,
+)
+
+BUILT_IN = {profile.name: profile for profile in (IDEAL, NCCL_CONSTANTS)}
+
+
+def load_profile(text: str, *, synthetic: bool) -> Profile:
+    """The profile that `--profile` names: `auto`, a built-in one or a JSON file.
+
+    `auto` is `ideal` on a synthetic description, whose rates have no hardware behind them, else `nccl-constants`.
+    """
+    if text == "auto":
+        return IDEAL if synthetic else NCCL_CONSTANTS
+    if text in BUILT_IN:
+        return BUILT_IN[text]
+    path = Path(text)
+    if not path.is_file():
+        raise NameChoiceError("profile (or file)", text, ["auto", *BUILT_IN])
+    from topo.jsonio import decode
+    from topo.textfile import read_file
+
+    return decode(read_file(path), Profile, "profile/1", str(path))

@@ -1,0 +1,220 @@
+"""Every engine, every algorithm, any rank count: closed forms, bounds, conservation and symmetries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.algorithms import ALGORITHMS
+from sim.engines import ENGINES, engine
+from sim.engines.dependencies import groups
+from sim.engines.network import network_of
+from sim.engines.rates import RateSolver
+from sim.plan import Plan, in_order
+from sim.planners.topology import Options
+from sim.predict import predict, run_plan
+from sim.prediction import Prediction
+from sim.profile import IDEAL, NCCL_CONSTANTS
+from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
+from sim.workload import Workload
+from topo.errors import Deadlock, RouteError
+from topo.presets import PRESETS, preset, synthetic
+from topo.topology import Device, Link, Topology
+
+MIB, GIB = 2**20, 2**30
+BANDWIDTH, LATENCY = 200e9, 1e-6
+
+every_engine = pytest.mark.parametrize("engine_name", ENGINES)
+every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+
+
+def star(num_ranks: int) -> Topology:
+    return synthetic(f"switch:{num_ranks},bandwidth=200GB/s,latency=1us")
+
+
+def ran(machine: Topology, plan: Plan, num_bytes: int, engine_name: str) -> Prediction:
+    return run_plan(machine, Workload("all_reduce", num_bytes), plan, IDEAL, engine=engine_name)
+
+
+@every_engine
+@pytest.mark.parametrize(("num_ranks", "num_bytes"), [(2, MIB), (8, MIB), (8, GIB), (64, MIB), (256, MIB)])
+def test_a_ring_takes_its_closed_form(num_ranks: int, num_bytes: int, engine_name: str) -> None:
+    run = ran(star(num_ranks), in_order("ring", num_ranks), num_bytes, engine_name)
+    expected = 2 * (num_ranks - 1) * (LATENCY + num_bytes / (num_ranks * BANDWIDTH))
+    assert run.duration_s == pytest.approx(expected, rel=1e-9)
+
+
+@every_engine
+@pytest.mark.parametrize(("num_ranks", "expected_us"), [(8, 75_163.92768), (1024, 10_984_380.85952)])
+def test_in_cast_to_a_parameter_server_is_not_free(num_ranks: int, expected_us: float, engine_name: str) -> None:
+    run = ran(star(num_ranks), in_order("parameter-server", num_ranks), GIB, engine_name)
+    assert run.duration_s * 1e6 == pytest.approx(expected_us, rel=1e-9)
+
+
+@every_engine
+@every_algorithm
+def test_one_rank_moves_nothing(algorithm: str, engine_name: str) -> None:
+    run = ran(star(1), in_order(algorithm, 1), 8, engine_name)
+    assert (run.duration_s, run.algbw_bytes_per_s, run.limiting) == (0.0, None, None)
+
+
+@every_engine
+@every_algorithm
+@given(num_ranks=st.integers(2, 14), elements=st.integers(1, 10**6), chunks=st.integers(1, 5))
+@settings(max_examples=25, deadline=None)
+def test_bounds_and_conservation(algorithm: str, engine_name: str, num_ranks: int, elements: int, chunks: int) -> None:
+    plan = in_order(algorithm, num_ranks, num_channels=1 + chunks % 2, num_chunks=chunks)
+    run = ran(star(num_ranks), plan, 4 * elements, engine_name)
+    busiest = max(load.num_bytes / load.bandwidth_bytes_per_s for load in run.link_loads)
+    assert run.duration_s >= busiest * (1 - 1e-9)
+    assert all(0 < load.busy_fraction <= 1 + 1e-9 for load in run.link_loads)
+    schedule = plan.schedule()
+    sent = run.workload.chunk_bytes(schedule.num_chunks)[schedule.rows().chunk].sum()
+    up = sum(load.num_bytes for load in run.link_loads if load.link.endswith("->SW0"))
+    down = sum(load.num_bytes for load in run.link_loads if load.link.startswith("SW0->"))
+    assert up == down == sent
+
+
+@every_engine
+@every_algorithm
+@pytest.mark.parametrize("num_ranks", [3, 6, 12])
+def test_monotone_in_size_and_in_bandwidth(algorithm: str, num_ranks: int, engine_name: str) -> None:
+    plan = in_order(algorithm, num_ranks, num_chunks=4)
+    times = [ran(star(num_ranks), plan, num_bytes, engine_name).duration_s for num_bytes in (8, 1000, MIB, 10 * MIB)]
+    assert times == sorted(times)
+    machine = star(num_ranks)
+    faster = replace(
+        machine, links=tuple(replace(x, bandwidth_bytes_per_s=2 * x.bandwidth_bytes_per_s) for x in machine.links)
+    )
+    assert ran(faster, plan, MIB, engine_name).duration_s <= ran(machine, plan, MIB, engine_name).duration_s
+
+
+@every_engine
+@every_algorithm
+@given(seed=st.integers(0, 2**31))
+@settings(max_examples=10, deadline=None)
+def test_relabelling_the_ranks_of_a_symmetric_machine_changes_nothing(
+    algorithm: str, engine_name: str, seed: int
+) -> None:
+    machine, plan = star(6), in_order(algorithm, 6, num_chunks=3)
+    shuffled = replace(machine, gpu_ids=tuple(np.random.default_rng(seed).permutation(machine.gpu_ids).tolist()))
+    expected = ran(machine, plan, MIB, engine_name).duration_s
+    assert ran(shuffled, plan, MIB, engine_name).duration_s == pytest.approx(expected, rel=1e-9)
+
+
+@every_engine
+def test_contention_shares_a_link_fairly(engine_name: str) -> None:
+    """Two transfers leave one port at once: each gets half of it, and both take twice as long."""
+    rows = Rows.of([(0, 0, 1, 0, COPY, 0), (0, 0, 2, 0, COPY, 0)])
+    schedule = Schedule("broadcast", 3, 1, (Block(rows),))
+    run = engine(engine_name)(schedule, network_of(star(3), IDEAL), Workload("broadcast", 10 * MIB))
+    assert run.duration_s == pytest.approx(2 * 10 * MIB / BANDWIDTH + LATENCY, rel=1e-9)
+
+
+@every_engine
+def test_an_exchange_in_place_reads_before_it_is_overwritten(engine_name: str) -> None:
+    """Recursive doubling: both send and reduce the same slot in one step."""
+    rows = Rows.of([(0, 0, 1, 0, REDUCE, 0), (0, 1, 0, 0, REDUCE, 0)])
+    schedule = Schedule("all_reduce", 2, 1, (Block(rows),))
+    run = engine(engine_name)(schedule, network_of(star(2), IDEAL), Workload("all_reduce", MIB))
+    assert run.duration_s == pytest.approx(MIB / BANDWIDTH + LATENCY, rel=1e-9)
+
+
+@every_engine
+def test_a_run_that_cannot_finish_names_its_transfers(engine_name: str) -> None:
+    network = network_of(star(2), IDEAL)
+    dead = replace(network, bandwidth_bytes_per_s=np.zeros_like(network.bandwidth_bytes_per_s))
+    with pytest.raises(Deadlock, match="step 0 0->1 chunk 0"):
+        engine(engine_name)(in_order("ring", 2).schedule(), dead, Workload("all_reduce", MIB))
+
+
+@every_engine
+@every_algorithm
+def test_empty_chunks_cost_nothing(algorithm: str, engine_name: str) -> None:
+    """8 bytes over 13 ranks: two elements travel, the other chunks are empty."""
+    run = ran(star(13), in_order(algorithm, 13, num_chunks=4), 8, engine_name)
+    assert 0 < run.duration_s < 25 * LATENCY
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_dependencies_open_every_group_once(algorithm: str) -> None:
+    schedule = in_order(algorithm, 7, num_channels=2, num_chunks=3).schedule()
+    found = groups(schedule)
+    assert found.sizes.sum() == 2 * schedule.num_rows
+    assert found.writes[found.write].all()
+    assert not found.writes[found.read].any()
+    assert not found.follows[0]
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_rates_are_max_min_fair(data: st.DataObject) -> None:
+    """Feasible, and each transfer crosses a full link on which no other is faster."""
+    num_links = data.draw(st.integers(1, 6))
+    routes = data.draw(st.lists(st.sets(st.integers(0, num_links - 1), min_size=1).map(sorted), min_size=1, max_size=8))
+    capacity = np.array(data.draw(st.lists(st.floats(1, 100), min_size=num_links, max_size=num_links)))
+    counts = np.array(
+        data.draw(st.lists(st.integers(1, 3), min_size=len(routes), max_size=len(routes))), dtype=np.int32
+    )
+    first = np.cumsum([0, *(len(route) for route in routes)], dtype=np.int32)
+    solver = RateSolver(first, np.concatenate([np.array(r, dtype=np.int32) for r in routes]), capacity)
+    rate = solver.share(np.arange(len(routes), dtype=np.int32), counts).rate_bytes_per_s
+    load = np.zeros(num_links)
+    for route, each, count in zip(routes, rate, counts, strict=True):
+        load[route] += each * count
+    assert (load <= capacity * (1 + 1e-9)).all()
+    for route, each in zip(routes, rate, strict=True):
+        on_link = [[r for other, r in zip(routes, rate, strict=True) if link in other] for link in route]
+        assert any(
+            load[link] >= capacity[link] * (1 - 1e-9) and each >= max(rates) * (1 - 1e-9)
+            for link, rates in zip(route, on_link, strict=True)
+        )
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_ring_beats_tree_beats_parameter_server_on_large_buffers(name: str) -> None:
+    machine = preset(name)
+    times = [
+        predict(machine, Workload("all_reduce", GIB), algorithm=algorithm).duration_s
+        for algorithm in ("ring", "tree", "parameter-server")
+    ]
+    assert times == sorted(times)
+
+
+def test_the_ring_of_8_h100_reaches_what_nccl_counts_for_its_nvlinks() -> None:
+    run = predict(preset("dgx-h100"), Workload("all_reduce", GIB), algorithm="ring")
+    assert run.busbw_bytes_per_s is not None
+    assert 340e9 < run.busbw_bytes_per_s < 371e9
+
+
+def test_the_server_on_a_pcie_box_is_limited_by_its_own_port() -> None:
+    run = predict(preset("pcie-8gpu"), Workload("all_reduce", GIB), algorithm="parameter-server")
+    assert run.limiting is not None
+    assert run.limiting.link.startswith("GPU0->") or run.limiting.link.endswith("->GPU0")
+
+
+def test_a_slow_link_of_a_pcie_box_is_named() -> None:
+    machine = preset("pcie-4gpu")
+    slow = next(link for link in machine.links if link.dst == "GPU2")
+    links = tuple(replace(x, bandwidth_bytes_per_s=1e9) if x == slow else x for x in machine.links)
+    run = predict(replace(machine, links=links), Workload("all_reduce", 64 * MIB), algorithm="ring")
+    assert run.limiting is not None
+    assert run.limiting.link == slow.id
+
+
+def test_a_host_server_crosses_the_host() -> None:
+    machine = preset("pcie-4gpu")
+    run = predict(machine, Workload("all_reduce", MIB), algorithm="parameter-server", options=Options(server="host"))
+    assert any("memory" in load.link or "numa" in load.link for load in run.link_loads)
+
+
+def test_an_inactive_link_is_no_way() -> None:
+    devices = (Device("GPU0", "gpu"), Device("GPU1", "gpu"))
+    links = tuple(Link(a, b, "nvlink", 1e9, state="inactive") for a, b in (("GPU0", "GPU1"), ("GPU1", "GPU0")))
+    machine = Topology(devices, links, ("GPU0", "GPU1"), complete=False)
+    with pytest.raises(RouteError, match="GPU0 to GPU1"):
+        predict(machine, Workload("all_reduce", MIB), algorithm="ring", profile=NCCL_CONSTANTS)
