@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.engines import engine as find_engine
+from sim.engines.network import network_of
+from sim.planners.rings import ring_orders
 from sim.planners.topology import Options, plan
 from sim.prediction import LinkLoad, Prediction, Span
 from sim.profile import load_profile
@@ -34,52 +36,66 @@ def predict(
     profile: Profile | None = None,
     options: Options | None = None,
     engine: str = "auto",
-    spans: bool = False,
 ) -> Prediction:
     """The simulated run of the workload; with `algorithm="auto"` that of the faster of ring and tree.
 
-    `profile` None takes the machine's default. `spans` keeps the times of every transfer.
+    `profile` None takes the machine's default. For several workloads on one machine use a `Simulator`.
     """
-    profile = profile or load_profile("auto", synthetic=machine.synthetic)
-    if algorithm == "auto":
-        runs = (
-            predict(machine, workload, algorithm=name, profile=profile, options=options, engine=engine, spans=spans)
-            for name in AUTO_CANDIDATES
+    return Simulator(machine, profile, options, engine).run(workload, algorithm)
+
+
+class Simulator:
+    """A machine under a profile, made ready once and then asked for any number of workloads."""
+
+    def __init__(
+        self,
+        machine: Topology | Cluster,
+        profile: Profile | None = None,
+        options: Options | None = None,
+        engine: str = "auto",
+    ) -> None:
+        """`profile` None takes the machine's default, `options` None leaves all to the planner."""
+        self.machine = machine
+        self.profile = profile or load_profile("auto", machine)
+        self.options = options or Options()
+        self.engine = "event" if engine == "auto" else engine
+        self._simulate = find_engine(self.engine)
+        self._orders = ring_orders(machine)
+        self._networks: dict[tuple[str, ...], Network] = {}
+
+    def run(self, workload: Workload, algorithm: str = "auto", *, spans: bool = False) -> Prediction:
+        """The prediction for one workload; `spans` keeps the times of every transfer."""
+        if algorithm == "auto":
+            runs = (self.run(workload, name, spans=spans) for name in AUTO_CANDIDATES)
+            return min(runs, key=lambda run: run.duration_s)
+        return self.run_plan(self.plan(workload, algorithm), workload, spans=spans)
+
+    def plan(self, workload: Workload, algorithm: str) -> Plan:
+        """What would run."""
+        return plan(self.machine, self._orders, self.network(()), workload, algorithm, options=self.options)
+
+    def network(self, helpers: tuple[str, ...]) -> Network:
+        """The machine's network with agents on these further devices."""
+        if helpers not in self._networks:
+            self._networks[helpers] = network_of(self.machine, self.profile, helpers)
+        return self._networks[helpers]
+
+    def run_plan(self, plan: Plan, workload: Workload, *, spans: bool = False) -> Prediction:
+        """The prediction for one plan."""
+        network = self.network(plan.helpers)
+        run = self._simulate(plan.schedule(), network, workload)
+        return Prediction(
+            workload=workload,
+            num_ranks=plan.num_ranks,
+            algorithm=plan.algorithm,
+            protocol=plan.protocol,
+            num_channels=plan.num_channels,
+            engine=self.engine,
+            profile=self.profile.name,
+            duration_s=run.duration_s,
+            link_loads=_loads(network, run),
+            spans=_spans(run) if spans else (),
         )
-        return min(runs, key=lambda run: run.duration_s)
-    return run_plan(
-        machine, workload, plan(machine, workload, algorithm, profile, options), profile, engine=engine, spans=spans
-    )
-
-
-def run_plan(
-    machine: Topology | Cluster,
-    workload: Workload,
-    plan: Plan,
-    profile: Profile,
-    *,
-    engine: str = "auto",
-    spans: bool = False,
-) -> Prediction:
-    """The simulated run of one plan on a machine."""
-    from sim.engines.network import network_of
-
-    name = "event" if engine == "auto" else engine
-    simulate = find_engine(name)
-    network = network_of(machine, profile, plan.helpers)
-    run = simulate(plan.schedule(), network, workload)
-    return Prediction(
-        workload=workload,
-        num_ranks=plan.num_ranks,
-        algorithm=plan.algorithm,
-        protocol=plan.protocol,
-        num_channels=plan.num_channels,
-        engine=name,
-        profile=profile.name,
-        duration_s=run.duration_s,
-        link_loads=_loads(network, run),
-        spans=_spans(run) if spans else (),
-    )
 
 
 def _loads(network: Network, run: Run) -> tuple[LinkLoad, ...]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from topo import catalog
+from topo.cluster import Cluster
 from topo.errors import CaptureError, NameChoiceError
-from topo.topology import LinkKind
+from topo.topology import LinkKind, Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +59,55 @@ class Profile:
 
 IDEAL = Profile("ideal", "links exactly as the topology gives them: no protocol, no launch overhead", ())
 
-NCCL_CONSTANTS = Profile(
-    name="nccl-constants",
-    provenance="NCCL 2.30: link rates of src/graph/topo.h over their nominal rates; Simple hop latencies and base "
-    "latency of Ring in src/graph/tuning.cc. Not fitted to measurements.",
-    transports=(
-        Transport("nvlink", efficiency=20.0 / 25.0, hop_latency_s=3.4e-6),
-        Transport("pcie", efficiency=24.0 / 31.5, hop_latency_s=5.7e-6),
-        Transport("c2c", hop_latency_s=5.7e-6),
-        Transport("cpu", hop_latency_s=5.7e-6),
-        Transport("network", hop_latency_s=14e-6),
-    ),
-    launch_overhead_s=8.4e-6,
-)
 
-BUILT_IN = {profile.name: profile for profile in (IDEAL, NCCL_CONSTANTS)}
+def nccl_constants(machine: Topology | Cluster) -> Profile:
+    """The profile of NCCL's own tables for the parts of this machine, not fitted to any measurement.
+
+    Efficiencies are the rates that NCCL counts (src/graph/topo.h) over the nominal ones of the machine's GPUs and
+    CPUs; hop latencies those of Ring with the Simple protocol, launch overhead its base (src/graph/tuning.cc).
+    """
+    node = machine if isinstance(machine, Topology) else machine.node
+    capabilities = [device.gpu.compute_capability for device in node.devices if device.gpu]
+    lowest = min((sm for sm in capabilities if sm is not None), default=None)
+    nvlink = catalog.nvlink_effective_bytes_per_s(lowest) / catalog.nvlink_bytes_per_s(lowest)
+    pcie = catalog.pcie_effective_bytes_per_s(4, 16) / catalog.pcie_bytes_per_s(4, 16)
+    return Profile(
+        name="nccl-constants",
+        provenance="NCCL 2.30: link rates of src/graph/topo.h, Ring Simple latencies of src/graph/tuning.cc; no fit",
+        transports=(
+            Transport("nvlink", nvlink, 3.4e-6),
+            Transport("c2c", hop_latency_s=5.7e-6),
+            Transport("pcie", pcie, 5.7e-6),
+            Transport("cpu", _between_cpus(node), 5.7e-6),
+            Transport("network", hop_latency_s=14e-6),
+        ),
+        launch_overhead_s=8.4e-6,
+    )
 
 
-def load_profile(text: str, *, synthetic: bool) -> Profile:
-    """The profile that `--profile` names: `auto`, a built-in one or a JSON file.
+def _between_cpus(node: Topology) -> float:
+    """The share of its CPU links that NCCL counts for GPU traffic across them."""
+    cpu = next(iter(node.of_kind("cpu")), None)
+    if cpu is None:
+        return 1.0
+    facts = (cpu.vendor, cpu.cpu.family if cpu.cpu else None, cpu.cpu.model if cpu.cpu else None)
+    return min(1.0, catalog.cpu_link_effective_bytes_per_s(*facts) / catalog.cpu_link_bytes_per_s(*facts))
+
+
+def load_profile(text: str, machine: Topology | Cluster) -> Profile:
+    """The profile that `--profile` names for a machine: `auto`, `ideal`, `nccl-constants` or a JSON file.
 
     `auto` is `ideal` on a synthetic description, whose rates have no hardware behind them, else `nccl-constants`.
     """
     if text == "auto":
-        return IDEAL if synthetic else NCCL_CONSTANTS
-    if text in BUILT_IN:
-        return BUILT_IN[text]
+        text = "ideal" if machine.synthetic else "nccl-constants"
+    if text == IDEAL.name:
+        return IDEAL
+    if text == "nccl-constants":
+        return nccl_constants(machine)
     path = Path(text)
     if not path.is_file():
-        raise NameChoiceError("profile (or file)", text, ["auto", *BUILT_IN])
+        raise NameChoiceError("profile (or file)", text, ["auto", "ideal", "nccl-constants"])
     from topo.jsonio import decode
     from topo.textfile import read_file
 

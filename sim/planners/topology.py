@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from sim.algorithms import algorithm as find_algorithm
 from sim.plan import Plan
-from sim.planners.rings import ring_orders
+from sim.planners.rings import Order
 from topo.cluster import Cluster
 from topo.errors import NameChoiceError, TopologyError, UnitError
 from topo.topology import Topology
 
 if TYPE_CHECKING:
-    from sim.profile import Profile
+    from sim.engines.network import Network
     from sim.workload import Workload
 
 MOST_CHUNKS = 64
@@ -35,34 +35,35 @@ class Options:
 
 
 def plan(
-    machine: Topology | Cluster, workload: Workload, algorithm: str, profile: Profile, options: Options | None = None
+    machine: Topology | Cluster,
+    orders: tuple[Order, ...],
+    network: Network,
+    workload: Workload,
+    algorithm: str,
+    *,
+    options: Options,
 ) -> Plan:
-    """The plan for one algorithm; errors name the option that does not fit the machine."""
-    options = options or Options()
-    rings = ring_orders(machine)
+    """The plan for one algorithm over the machine's ring orders; errors name the option that does not fit."""
     if options.num_channels is not None:
-        rings = tuple(rings[channel % len(rings)] for channel in range(options.num_channels))
-    draft = Plan(algorithm, machine.num_ranks, rings, workload.collective, protocol="simple")
+        orders = tuple(orders[channel % len(orders)] for channel in range(options.num_channels))
+    draft = Plan(algorithm, machine.num_ranks, orders, workload.collective, protocol="simple")
     if algorithm == "parameter-server":
         servers, helpers = place_servers(machine, options.server or "0")
-        return replace(draft, rings=rings[:1], servers=servers, helpers=helpers, num_chunks=options.num_chunks or 1)
+        return replace(draft, rings=orders[:1], servers=servers, helpers=helpers, num_chunks=options.num_chunks or 1)
     if options.server is not None:
         raise UnitError(f"--server {options.server}: only parameter-server has servers, not {algorithm}")
     if find_algorithm(algorithm).pipelined:
-        return replace(draft, num_chunks=options.num_chunks or pipeline_chunks(machine, workload, profile, draft))
+        return replace(draft, num_chunks=options.num_chunks or pipeline_chunks(network, workload, draft))
     return draft
 
 
-def pipeline_chunks(machine: Topology | Cluster, workload: Workload, profile: Profile, draft: Plan) -> int:
+def pipeline_chunks(network: Network, workload: Workload, draft: Plan) -> int:
     """How many chunks balance filling the pipeline against paying a hop per chunk.
 
     (k + d)(a + s / (k b)) is least at k = sqrt(d s / (a b)), with depth d, bytes s per tree, hop latency a, rate b.
     """
     if draft.num_ranks < 2:
         return 1
-    from sim.engines.network import network_of
-
-    network = network_of(machine, profile)
     first = network.path(draft.rings[0][0], draft.rings[0][1])
     rate = min(float(network.bandwidth_bytes_per_s[index]) for index in first.links)
     depth = 2 * math.ceil(math.log2(draft.num_ranks))

@@ -16,9 +16,9 @@ from sim.engines.network import network_of
 from sim.engines.rates import RateSolver
 from sim.plan import Plan, in_order
 from sim.planners.topology import Options
-from sim.predict import predict, run_plan
+from sim.predict import Simulator, predict
 from sim.prediction import Prediction
-from sim.profile import IDEAL, NCCL_CONSTANTS
+from sim.profile import IDEAL
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
 from sim.workload import Workload
 from topo.errors import Deadlock, RouteError
@@ -37,7 +37,7 @@ def star(num_ranks: int) -> Topology:
 
 
 def ran(machine: Topology, plan: Plan, num_bytes: int, engine_name: str) -> Prediction:
-    return run_plan(machine, Workload("all_reduce", num_bytes), plan, IDEAL, engine=engine_name)
+    return Simulator(machine, IDEAL, engine=engine_name).run_plan(plan, Workload("all_reduce", num_bytes))
 
 
 @every_engine
@@ -217,4 +217,4 @@ def test_an_inactive_link_is_no_way() -> None:
     links = tuple(Link(a, b, "nvlink", 1e9, state="inactive") for a, b in (("GPU0", "GPU1"), ("GPU1", "GPU0")))
     machine = Topology(devices, links, ("GPU0", "GPU1"), complete=False)
     with pytest.raises(RouteError, match="GPU0 to GPU1"):
-        predict(machine, Workload("all_reduce", MIB), algorithm="ring", profile=NCCL_CONSTANTS)
+        predict(machine, Workload("all_reduce", MIB), algorithm="ring")
