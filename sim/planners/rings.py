@@ -37,12 +37,17 @@ Hops = dict[tuple[int, int], Hop]
 
 
 def ring_orders(machine: Topology | Cluster) -> tuple[Order, ...]:
-    """One order per channel. A cluster repeats its node's orders, node after node."""
+    """One order per channel.
+
+    In a cluster every order of the node is turned once per NIC, so that each channel enters the nodes through a NIC of
+    its own, and then repeated node after node.
+    """
     if isinstance(machine, Cluster):
         size = machine.node.num_ranks
         return tuple(
             tuple(where * size + rank for where in range(machine.count) for rank in order)
-            for order in ring_orders(machine.node)
+            for inside in ring_orders(machine.node)
+            for order in _turns(inside, [machine.nic_of(rank).id for rank in inside])
         )
     natural = tuple(range(machine.num_ranks))
     if not 3 <= machine.num_ranks <= MOST_RANKS_TO_SEARCH or behind_one_switch(machine):
@@ -50,6 +55,12 @@ def ring_orders(machine: Topology | Cluster) -> tuple[Order, ...]:
     hops = measure_hops(machine)
     mesh = mesh_orders(hops, machine.num_ranks)
     return mesh or (fastest_slowest_hop(hops, machine.num_ranks) or natural,)
+
+
+def _turns(order: Order, nics: list[str]) -> list[Order]:
+    """The order begun at the first rank of each NIC."""
+    starts = [place for place, nic in enumerate(nics) if nic not in nics[:place]]
+    return [(*order[place:], *order[:place]) for place in starts]
 
 
 def behind_one_switch(machine: Topology) -> bool:
