@@ -1,0 +1,212 @@
+"""Real processes on this machine: exact results of every algorithm, and what happens when a rank dies or hangs.
+
+Starting processes costs seconds, so that each launch runs many jobs.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sim.algorithms import ALGORITHMS
+from sim.plan import in_order
+from sim.schedule import Block, Schedule
+from sim.workload import REDUCTIONS, Workload
+from tests.validate.schedules import all_gather, recursive_doubling, reduce_scatter, rotation
+from topo.errors import EnvironmentMissing, MeasurementError
+from validate import launch as launch_module
+from validate.jobs import Job, Run, run_from_plain, run_to_plain
+from validate.launch import Outcome, launch
+
+pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: no processes are started")
+SIZES = (8, 4 * 1001, 256 * 1024)
+"""Fewer elements than ranks; a prime number of chunks' worth; large enough for gloo's large-message path."""
+
+TIMEOUT_S = 120.0
+
+
+def schedules(num_ranks: int) -> dict[str, Schedule]:
+    """Every algorithm, plain and with several channels, chunks and a server that is no rank."""
+    found = {name: in_order(name, num_ranks).schedule() for name in ALGORITHMS}
+    for name in ALGORITHMS:
+        plan = in_order(name, num_ranks, num_channels=2, num_chunks=3)
+        found[f"{name}, pipelined"] = plan.schedule()
+    server = replace(in_order("parameter-server", num_ranks, num_chunks=2), servers=(0, num_ranks), helpers=("host",))
+    found["parameter-server, helper"] = server.schedule()
+    return found
+
+
+def quick(workload: Workload, name: str, schedule: Schedule | None, **more: object) -> Job:
+    return Job(workload, name, schedule, num_iterations=1, num_warmups=0, **more)
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3, 4, 5])
+def test_every_algorithm_gives_exact_results(num_ranks: int) -> None:
+    jobs = [
+        quick(Workload("all_reduce", num_bytes, reduction=reduction), name, schedule)
+        for name, schedule in {"builtin": None, **schedules(num_ranks)}.items()
+        for reduction in REDUCTIONS
+        for num_bytes in SIZES
+    ]
+    jobs += [
+        quick(Workload("all_reduce", 1000, dtype, "avg"), "ring", in_order("ring", num_ranks).schedule())
+        for dtype in ("int8", "uint8", "float16", "bfloat16", "int64", "float64")
+    ]
+    outcome = launch(Run("gloo", num_ranks, tuple(jobs)), timeout_s=TIMEOUT_S)
+    assert outcome.failure is None
+    assert sorted(outcome.measurements) == list(range(len(jobs)))
+    wrong = [jobs[index].label for index, found in outcome.measurements.items() if not found.correct]
+    assert not wrong
+    found = outcome.measurements[0]
+    assert (found.backend, found.executor, found.num_ranks) == ("gloo", "builtin", num_ranks)
+    assert [row.name for row in found.software] == ["torch"]
+    assert outcome.measurements[len(jobs) - 1].executor == "point-to-point"
+
+
+@pytest.fixture(scope="module")
+def by_hand() -> tuple[list[Job], Outcome]:
+    """One launch of four ranks with schedules by hand, wrong ones, and contributions of the caller's own."""
+    ring = in_order("ring", 4).schedule()
+    rows = ring.rows()
+    broken = replace(ring, blocks=(Block(rows.take(np.arange(len(rows) - 1))),))
+    gradients = ((0.0,) * 3, (7.0,) * 3, (1.0,) * 3, (2.0,) * 3)
+    jobs = [
+        quick(Workload("all_reduce", 4096), "recursive doubling", recursive_doubling(4)),
+        quick(Workload("all_gather", 4096), "all-gather", all_gather(4)),
+        quick(Workload("reduce_scatter", 4096, reduction="avg"), "reduce-scatter", reduce_scatter(4)),
+        quick(Workload("broadcast", 4096), "builtin", None),
+        quick(Workload("reduce", 4096, reduction="avg"), "builtin", None),
+        quick(Workload("all_reduce", 4096), "broken ring", broken),
+        quick(Workload("all_reduce", 4096), "rotation", rotation(4)),
+        quick(Workload("all_reduce", 12), "rotation", rotation(4), check=False, contributions=gradients),
+        quick(
+            Workload("all_reduce", 12, reduction="avg"), "tree", in_order("tree", 4).schedule(), contributions=gradients
+        ),
+    ]
+    return jobs, launch(Run("gloo", 4, tuple(jobs)), timeout_s=TIMEOUT_S)
+
+
+def test_schedules_by_hand_are_exact_and_wrong_ones_are_found_out(by_hand: tuple[list[Job], Outcome]) -> None:
+    jobs, outcome = by_hand
+    assert outcome.failure is None
+    verdicts = [outcome.measurements[index].correct for index in range(len(jobs))]
+    assert verdicts == [True, True, True, True, True, False, False, None, True]
+
+
+def test_a_message_carries_what_its_sender_held_at_the_start_of_the_step(by_hand: tuple[list[Job], Outcome]) -> None:
+    _, outcome = by_hand
+    assert outcome.values[7] == ((2.0,) * 3, (0.0,) * 3, (7.0,) * 3, (1.0,) * 3)
+    assert outcome.values[8] == ((2.5,) * 3,) * 4
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_run_survives_the_way_to_the_processes(name: str) -> None:
+    job = Job(Workload("all_reduce", 8), name, in_order(name, 2).schedule(), contributions=((0.0, 0.0), (7.0, 7.0)))
+    plain = run_to_plain(Run("gloo", 2, (job, Job(Workload("reduce", 16, "int8", "max"), "builtin"))))
+    assert run_to_plain(run_from_plain(plain)) == plain
+
+
+def test_gradients_0_and_7_average_to_3_5_on_two_processes() -> None:
+    gradients = ((0.0, 0.0), (7.0, 7.0))
+    workload = Workload("all_reduce", 8, reduction="avg")
+    jobs = tuple(
+        quick(workload, name, schedule, contributions=gradients)
+        for name, schedule in {"builtin": None, **schedules(2)}.items()
+    )
+    outcome = launch(Run("gloo", 2, jobs), timeout_s=TIMEOUT_S)
+    assert outcome.failure is None
+    assert set(outcome.values.values()) == {((3.5, 3.5), (3.5, 3.5))}
+
+
+FAULT_TIMEOUT_S = 25.0
+
+
+@dataclass(frozen=True)
+class Faulty:
+    """Launches with one fault each: outcome and seconds; and what all of them left in the folder for temporaries."""
+
+    outcomes: dict[str, tuple[Outcome, float]]
+    folder: Path
+    left: list[str]
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Faulty:
+    """Four launches side by side, since each waits most of its time."""
+
+    def one(fault: str) -> tuple[Outcome, float]:
+        ring = in_order("ring", 3).schedule()
+        jobs = tuple(Job(Workload("all_reduce", num_bytes), "ring", ring, 3, 1) for num_bytes in (8, 1024, 4096))
+        started = time.monotonic()
+        outcome = launch(Run("gloo", 3, jobs), timeout_s=FAULT_TIMEOUT_S, environment={"TOPOSCOPE_FAULT": fault})
+        return outcome, time.monotonic() - started
+
+    faults = ("kill:2:after=1", "hang:1:after=2", "freeze:0:after=1", "fail:1:after=1")
+    folder = tmp_path_factory.mktemp("faulty")
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(len(faults)) as pool:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        outcomes = dict(zip(faults, pool.map(one, faults), strict=True))
+    return Faulty(outcomes, folder, [path.name for path in folder.iterdir()])
+
+
+@pytest.mark.parametrize(
+    ("fault", "words", "culprit", "num_kept"),
+    [
+        ("kill:2:after=1", "rank 2 died without a word", 2, 1),
+        ("hang:1:after=2", "rank 1 hangs", 1, 2),
+        ("freeze:0:after=1", "rank 0 does not answer", 0, 1),
+        ("fail:1:after=1", "rank 1 failed", 1, 1),
+    ],
+)
+def test_a_fault_ends_in_time_with_the_rank_named_and_results_kept(
+    faulty: Faulty, fault: str, words: str, culprit: int, num_kept: int
+) -> None:
+    outcome, took_s = faulty.outcomes[fault]
+    assert outcome.failure is not None
+    assert words in outcome.failure
+    others = ", ".join(str(rank) for rank in range(3) if rank != culprit)
+    assert outcome.failure.endswith(f"ranks {others} answered")
+    assert outcome.culprits == (culprit,)
+    assert sorted(outcome.measurements) == list(range(num_kept))
+    assert took_s < FAULT_TIMEOUT_S + 10
+
+
+def test_no_file_and_no_process_is_left_behind(faulty: Faulty) -> None:
+    assert not faulty.left
+    # Every process of a launch has the launch's folder among its arguments.
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(faulty.folder).encode() in _read(path)]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_without_torch_the_message_names_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_module.importlib.util, "find_spec", lambda name: None)
+    run = Run("gloo", 2, (Job(Workload("all_reduce", 8), "builtin"),))
+    with pytest.raises(EnvironmentMissing, match=r"pip install 'toposcope\[validate\]'") as caught:
+        launch(run)
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (Job(Workload("all_reduce", 8), "ring", in_order("ring", 3).schedule()), "a schedule of 3 ranks among 2 ranks"),
+        (Job(Workload("all_reduce", 8), "builtin", num_iterations=0), "at least 1 iteration"),
+        (Job(Workload("all_reduce", 8), "builtin", contributions=((1.0,),)), "must be 2 rows of 2 values"),
+    ],
+)
+def test_jobs_that_cannot_run_are_refused_before_anything_starts(job: Job, words: str) -> None:
+    with pytest.raises(MeasurementError, match=words):
+        Run("gloo", 2, (job,))

@@ -1,0 +1,44 @@
+"""Ways to run a workload behind one small interface. Only the modules of this package and the worker import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from sim.workload import Workload
+from validate.measurement import Setting
+
+__all__ = ["Backend"]
+
+
+class Backend(Protocol):
+    """One way to run a collective; an instance stands for one algorithm among a fixed set of ranks.
+
+    `name`, `executor` and `algorithm` are what a Measurement says of them. Every process that takes part calls the
+    same methods in the same order.
+    """
+
+    name: str
+    executor: str
+    algorithm: str
+    num_ranks: int
+
+    def load(self, workload: Workload) -> None:
+        """Get ready to run this workload: buffers, contributions, connections."""
+        ...
+
+    def time_once(self) -> float:
+        """Seconds of one run on this process, after all processes have met."""
+        ...
+
+    def slowest(self, own_s: Sequence[float]) -> tuple[float, ...]:
+        """The maximum over all processes of each iteration's seconds."""
+        ...
+
+    def is_correct(self) -> bool | None:
+        """Whether every rank ends with the exact result, by a run of its own; None where that cannot be known."""
+        ...
+
+    def software(self) -> tuple[Setting, ...]:
+        """Versions of what runs underneath."""
+        ...

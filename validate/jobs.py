@@ -1,0 +1,141 @@
+"""What the processes of one run are asked to do, as a value that travels to them as JSON.
+
+A job holds its schedule whole, in the folded form of blocks, so that the processes need neither the topology nor the
+planner, and so that any schedule at all can run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sim.schedule import COLUMNS, Block, Rows, Schedule
+from sim.workload import Workload
+from topo.errors import MeasurementError
+
+BackendName = Literal["gloo", "nccl"]
+SCHEMA = "jobs/1"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """One workload to time: by the schedule, or by the library's own collective where there is none.
+
+    `check` asks for a separate pass that compares the result with the exact one. `contributions[r]` are the values of
+    rank r, instead of the harness' own; then the ranks' results are handed back.
+    """
+
+    workload: Workload
+    algorithm: str
+    schedule: Schedule | None = None
+    num_iterations: int = 20
+    num_warmups: int = 5
+    check: bool = True
+    contributions: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def label(self) -> str:
+        """How messages name this job."""
+        return f"{self.algorithm} {self.workload.collective} {self.workload.reduction} {self.workload.num_bytes} bytes"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """All jobs of one launch. Helpers of schedules are further processes behind the ranks."""
+
+    backend: BackendName
+    num_ranks: int
+    jobs: tuple[Job, ...]
+
+    def __post_init__(self) -> None:
+        if self.num_ranks < 1 or not self.jobs:
+            raise MeasurementError(f"{self.num_ranks} ranks and {len(self.jobs)} jobs: at least one of each is needed")
+        for job in self.jobs:
+            _check(job, self.num_ranks)
+
+    @property
+    def num_processes(self) -> int:
+        """Ranks, and the helpers of the schedule that has most."""
+        return self.num_ranks + max((job.schedule.num_helpers for job in self.jobs if job.schedule), default=0)
+
+
+def _check(job: Job, num_ranks: int) -> None:
+    if job.num_iterations < 1 or job.num_warmups < 0:
+        raise MeasurementError(
+            f"{job.label}: {job.num_iterations} iterations and {job.num_warmups} warm-ups, "
+            "at least 1 iteration (-n) and no negative number of warm-ups (-w)"
+        )
+    if job.schedule is not None:
+        job.schedule.check()
+        if job.schedule.num_ranks != num_ranks:
+            raise MeasurementError(f"{job.label}: a schedule of {job.schedule.num_ranks} ranks among {num_ranks} ranks")
+    elements = job.workload.num_elements
+    if job.contributions and [len(row) for row in job.contributions] != [elements] * num_ranks:
+        raise MeasurementError(f"{job.label}: contributions must be {num_ranks} rows of {elements} values")
+
+
+def run_to_plain(run: Run) -> dict[str, Any]:
+    """The run as plain dicts, lists and numbers, ready for JSON."""
+    return {
+        "schema": SCHEMA,
+        "backend": run.backend,
+        "num_ranks": run.num_ranks,
+        "jobs": [_job_to_plain(job) for job in run.jobs],
+    }
+
+
+def run_from_plain(plain: dict[str, Any]) -> Run:
+    """The run that `run_to_plain` wrote; MeasurementError for anything else."""
+    if plain.get("schema") != SCHEMA:
+        raise MeasurementError(f"a job file with schema {plain.get('schema')!r}, expected {SCHEMA!r}")
+    return Run(plain["backend"], plain["num_ranks"], tuple(_job_from_plain(job) for job in plain["jobs"]))
+
+
+def _job_to_plain(job: Job) -> dict[str, Any]:
+    workload = job.workload
+    return {
+        "workload": [workload.collective, workload.num_bytes, workload.dtype, workload.reduction],
+        "algorithm": job.algorithm,
+        "schedule": None if job.schedule is None else _schedule_to_plain(job.schedule),
+        "num_iterations": job.num_iterations,
+        "num_warmups": job.num_warmups,
+        "check": job.check,
+        "contributions": job.contributions,
+    }
+
+
+def _job_from_plain(plain: dict[str, Any]) -> Job:
+    schedule = plain["schedule"]
+    return Job(
+        Workload(*plain["workload"]),
+        plain["algorithm"],
+        None if schedule is None else _schedule_from_plain(schedule),
+        plain["num_iterations"],
+        plain["num_warmups"],
+        plain["check"],
+        tuple(tuple(row) for row in plain["contributions"]),
+    )
+
+
+def _schedule_to_plain(schedule: Schedule) -> dict[str, Any]:
+    return {
+        "collective": schedule.collective,
+        "num_ranks": schedule.num_ranks,
+        "num_chunks": schedule.num_chunks,
+        "num_helpers": schedule.num_helpers,
+        "blocks": [
+            {
+                "rows": {name: getattr(block.rows, name).tolist() for name in COLUMNS},
+                "shifts": [block.repeat, block.step_shift, block.rank_shift, block.chunk_shift],
+            }
+            for block in schedule.blocks
+        ],
+    }
+
+
+def _schedule_from_plain(plain: dict[str, Any]) -> Schedule:
+    blocks = tuple(
+        Block(Rows.of(zip(*(block["rows"][name] for name in COLUMNS), strict=True)), *block["shifts"])
+        for block in plain["blocks"]
+    )
+    return Schedule(plain["collective"], plain["num_ranks"], plain["num_chunks"], blocks, plain["num_helpers"])

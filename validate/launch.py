@@ -1,0 +1,241 @@
+"""Starts the processes of a run with torchrun, watches over them, and brings home every result there is.
+
+Whatever happens (a rank dies, hangs, or the time is up) the launch returns in time, with the ranks named, with the
+results so far, with no process left and no file left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from topo.errors import EnvironmentMissing, MeasurementError
+from validate.jobs import Run, run_to_plain
+from validate.measurement import Measurement
+from validate.progress import DONE, FAILED, Report, read_reports
+from validate.worker import JOBS_FILE, RESULTS_FILE
+
+POLL_S = 0.05
+LAST_WORDS_S = 1.0
+"""How long the others get to say what they saw, once a process is gone."""
+
+STALE_S = 1.0
+LOG_FILE = "torchrun.log"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Results by number of their job, what ranks held where a job brought its own values, and what went wrong.
+
+    `failure` is one sentence, None where all jobs are done; `culprits` are the processes it blames.
+    """
+
+    measurements: dict[int, Measurement]
+    values: dict[int, tuple[tuple[float, ...], ...]]
+    failure: str | None = None
+    culprits: tuple[int, ...] = ()
+
+
+def require_torch() -> None:
+    """Return if torch can be imported; EnvironmentMissing otherwise. Importing it here would cost two seconds."""
+    if importlib.util.find_spec("torch") is None:
+        raise EnvironmentMissing(
+            "torch is not installed, and measuring needs it: pip install 'toposcope[validate]' (or compare a file of "
+            "measurements: topo validate compare FILE --topology TOPOLOGY)"
+        )
+
+
+def launch(run: Run, *, timeout_s: float = 300.0, environment: dict[str, str] | None = None) -> Outcome:
+    """Run all jobs in processes of their own and return what they brought, within about `timeout_s` seconds.
+
+    `environment` is added to the processes' own. EnvironmentMissing where torch is not installed.
+    """
+    require_torch()
+    with tempfile.TemporaryDirectory(prefix="toposcope-") as name:
+        folder = Path(name)
+        plan = {"run": run_to_plain(run), "timeout_s": timeout_s}
+        (folder / JOBS_FILE).write_text(json.dumps(plan), encoding="utf-8")
+        with (folder / LOG_FILE).open("w", encoding="utf-8") as log:
+            process = subprocess.Popen(
+                _command(run, folder),
+                env={**_environment(), **(environment or {}), "TMPDIR": name},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                failure, culprits = _watch(run, process, folder, time.monotonic() + timeout_s, timeout_s)
+            finally:
+                _stop(process, folder, run.num_processes)
+        measurements, values = _results(folder)
+        return Outcome(measurements, values, failure, culprits)
+
+
+def _command(run: Run, folder: Path) -> list[str]:
+    """torchrun on this machine alone. It looks at its processes seldom: `_watch` does so more often, and first."""
+    return [
+        *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"),
+        *("--nproc-per-node", str(run.num_processes), "--monitor-interval", "1", "--max-restarts", "0"),
+        *("-m", "validate.worker", str(folder)),
+    ]
+
+
+def _environment() -> dict[str, str]:
+    """One thread per process, as torchrun sets it too, and gloo on the loopback device unless the user chose one."""
+    loopback = "lo0" if sys.platform == "darwin" else "lo"
+    defaults = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": loopback, "PYTHONPATH": os.pathsep.join(_import_path())}
+    return {**defaults, **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"}}
+
+
+def _import_path() -> list[str]:
+    """Where this package lies first, so that the processes find it also where it is not installed."""
+    root = str(Path(__file__).resolve().parent.parent)
+    return [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+
+
+def _watch(
+    run: Run, process: subprocess.Popen[bytes], folder: Path, deadline_s: float, timeout_s: float
+) -> tuple[str | None, tuple[int, ...]]:
+    """Wait for the end, for a process that is gone, or for the deadline; what went wrong, and who is to blame."""
+    while True:
+        ended = process.poll() is not None
+        reports = read_reports(folder, run.num_processes)
+        if len(reports) == run.num_processes and all(report.state == DONE for report in reports.values()):
+            return None, ()
+        gone = _gone(reports)
+        if gone or any(report.state == FAILED for report in reports.values()):
+            time.sleep(LAST_WORDS_S)
+            return _died(run, read_reports(folder, run.num_processes), gone)
+        if ended:
+            return _never_started(folder, reports, run), ()
+        if time.monotonic() > deadline_s:
+            return _timed_out(run, reports, timeout_s)
+        time.sleep(POLL_S)
+
+
+def _gone(reports: dict[int, Report]) -> tuple[int, ...]:
+    """Processes that are no more and have not said goodbye."""
+    return tuple(rank for rank, report in reports.items() if not report.ended and not _alive(report.pid))
+
+
+def _alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended but was not waited for yet does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with contextlib.suppress(OSError):
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        return state not in ("Z", "X")
+    return True
+
+
+def _died(run: Run, reports: dict[int, Report], gone: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+    """The sentence about ranks that died or failed: the dead first, else the one that failed first."""
+    failed = sorted((r for r in reports.values() if r.state == FAILED), key=lambda report: report.at_s)
+    if gone:
+        last = reports[gone[0]]
+        words = "without a word (killed, crashed or out of memory)"
+        what = f"{_ranks(run, gone)} died {words}{_during(last)}"
+        culprits = gone
+    else:
+        what = f"{_ranks(run, [failed[0].rank])} failed{_during(failed[0])}: {failed[0].error.rstrip('.')}"
+        culprits = (failed[0].rank,)
+    return f"{what}; {_answered(run, reports, culprits)}", culprits
+
+
+def _timed_out(run: Run, reports: dict[int, Report], timeout_s: float) -> tuple[str, tuple[int, ...]]:
+    """The sentence about ranks that keep the others waiting: those that never began, stand still, or came least far."""
+    absent = [rank for rank in range(run.num_processes) if rank not in reports]
+    now = time.time()
+    frozen = [rank for rank, report in reports.items() if not report.ended and now - report.at_s > STALE_S]
+    furthest = max((report.count for report in reports.values()), default=0)
+    behind = [rank for rank, report in reports.items() if not report.ended and report.count < furthest]
+    culprits = tuple(absent or frozen or behind)
+    head = f"no end after {timeout_s:g} s"
+    if not culprits:
+        where = _during(next(iter(reports.values()))) if reports else ""
+        return f"{head}{where}: all ranks are at work, give a longer --timeout or smaller sizes", ()
+    did = "never began" if absent else "does not answer" if frozen else "hangs"
+    where = "" if absent else _during(reports[culprits[0]])
+    return f"{head}: {_ranks(run, culprits)} {did}{where}; {_answered(run, reports, culprits)}", culprits
+
+
+def _never_started(folder: Path, reports: dict[int, Report], run: Run) -> str:
+    lines = (folder / LOG_FILE).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    words = next(
+        (line.strip() for line in reversed(lines) if "Error" in line), lines[-1].strip() if lines else "no word"
+    )
+    return f"torchrun ended early, {len(reports)} of {run.num_processes} processes had begun: {words[:300]}"
+
+
+def _during(report: Report) -> str:
+    return f" (last seen in {report.job})" if report.job else " while starting"
+
+
+def _ranks(run: Run, numbers: list[int] | tuple[int, ...]) -> str:
+    """`rank 2`, `ranks 0, 1`, or `helper 0` for processes behind the ranks."""
+    names = []
+    ranks = [str(number) for number in numbers if number < run.num_ranks]
+    if ranks:
+        names.append(("rank " if len(ranks) == 1 else "ranks ") + ", ".join(ranks))
+    names += [f"helper {number - run.num_ranks}" for number in numbers if number >= run.num_ranks]
+    return " and ".join(names)
+
+
+def _answered(run: Run, reports: dict[int, Report], culprits: tuple[int, ...]) -> str:
+    others = [rank for rank in sorted(reports) if rank not in culprits]
+    return f"{_ranks(run, others)} answered" if others else "no other answered"
+
+
+def _stop(process: subprocess.Popen[bytes], folder: Path, num_processes: int) -> None:
+    """End every process of the launch: torchrun first, which ends those that have not reported yet."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    for report in read_reports(folder, num_processes).values():
+        if report.state != DONE:
+            _kill(report.pid)
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        _kill(process.pid)
+        process.wait()
+    for report in read_reports(folder, num_processes).values():
+        _kill(report.pid)
+
+
+def _kill(pid: int) -> None:
+    """Kill a process of ours and what it started: torchrun and each of its processes lead a session of their own."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _results(folder: Path) -> tuple[dict[int, Measurement], dict[int, tuple[tuple[float, ...], ...]]]:
+    """Whatever rank 0 has written; a last line that was cut off is left out."""
+    import msgspec
+
+    measurements: dict[int, Measurement] = {}
+    values: dict[int, tuple[tuple[float, ...], ...]] = {}
+    path = folder / RESULTS_FILE
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            result = json.loads(line)
+            measurements[result["job"]] = msgspec.convert(result["measurement"], Measurement)
+        except ValueError as error:
+            if measurements or not line.endswith("}"):
+                continue
+            raise MeasurementError(f"the processes wrote a result that cannot be read: {error}") from None
+        if "values" in result:
+            values[result["job"]] = tuple(tuple(row) for row in result["values"])
+    return measurements, values

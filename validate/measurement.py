@@ -1,0 +1,84 @@
+"""What was measured: raw samples with all that is needed to read them later. No predicted number lives here."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sim.collective import collective
+from sim.workload import Workload
+from topo.errors import MeasurementError
+
+KEPT_VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME")
+"""Variables kept beside NCCL_*; every other one may hold a secret and is dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One name and its value: a version, or a variable of the environment."""
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One workload as it ran.
+
+    `samples_s` are seconds, one per iteration, each the maximum over the ranks (published tables give one number: a
+    mean over iterations). `backend` is gloo, nccl, recorded or nccl-tests; `executor` is `builtin` (the library's own
+    collective) or `point-to-point` (a schedule of ours, sent row by row); `algorithm` is the schedule's name, or
+    `builtin` where the library chose by itself. `correct` is None where the result was not checked.
+    """
+
+    workload: Workload
+    num_ranks: int
+    backend: str
+    executor: str
+    algorithm: str
+    samples_s: tuple[float, ...]
+    num_warmups: int = 0
+    correct: bool | None = None
+    software: tuple[Setting, ...] = ()
+    environment: tuple[Setting, ...] = ()
+    provenance: str = ""
+
+    def __post_init__(self) -> None:
+        what = f"{self.algorithm} {self.workload.collective} of {self.workload.num_bytes} bytes"
+        if self.num_ranks < 1:
+            raise MeasurementError(f"{what}: {self.num_ranks} ranks, at least 1 is needed")
+        if not self.samples_s:
+            raise MeasurementError(f"{what}: there is no sample, at least 1 is needed")
+        for sample in self.samples_s:
+            if not (math.isfinite(sample) and sample > 0):
+                raise MeasurementError(f"{what}: a sample of {sample} s, expected a positive, finite time")
+
+    @property
+    def median_s(self) -> float:
+        """The median of the samples in seconds."""
+        return statistics.median(self.samples_s)
+
+    @property
+    def min_s(self) -> float:
+        """The fastest sample in seconds."""
+        return min(self.samples_s)
+
+    @property
+    def algbw_bytes_per_s(self) -> float:
+        """Bytes of the workload per second of the median (nccl-tests' algbw)."""
+        return self.workload.num_bytes / self.median_s
+
+    @property
+    def busbw_bytes_per_s(self) -> float:
+        """Algbw times the collective's factor (nccl-tests, doc/PERFORMANCE.md)."""
+        return self.algbw_bytes_per_s * collective(self.workload.collective).busbw_factor(self.num_ranks)
+
+
+def kept_environment(variables: Mapping[str, str] | None = None) -> tuple[Setting, ...]:
+    """The variables that shape a measurement, by name: NCCL_* and KEPT_VARIABLES; every other one is dropped."""
+    found = os.environ if variables is None else variables
+    names = sorted(name for name in found if name.startswith("NCCL_") or name in KEPT_VARIABLES)
+    return tuple(Setting(name, found[name]) for name in names)

@@ -1,0 +1,129 @@
+"""How far each process of a launch has come: written by the process itself, read by whoever launched it.
+
+A thread of the process writes its file, so that a process that stands still is told from one that is gone, and the
+timed path only counts. Files are replaced whole, never seen half written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+INTERVAL_S = 0.1
+CAN_AWAIT_SIGNALS = hasattr(signal, "sigtimedwait")
+"""Not on macOS, where the signal simply ends the process."""
+
+STARTING, RUNNING, DONE, FAILED, STOPPED = "starting", "running", "done", "failed", "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a process last said of itself: `count` meetings reached, which job, and its error if it failed."""
+
+    rank: int
+    pid: int
+    state: str
+    count: int = 0
+    job: str = ""
+    error: str = ""
+    at_s: float = 0.0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process said goodbye itself."""
+        return self.state in (DONE, FAILED, STOPPED)
+
+
+def report_path(folder: Path, rank: int) -> Path:
+    """The file of that rank."""
+    return folder / f"progress-{rank}.json"
+
+
+def read_reports(folder: Path, num_processes: int) -> dict[int, Report]:
+    """The last report of every process that has written one."""
+    reports = {}
+    for rank in range(num_processes):
+        path = report_path(folder, rank)
+        if path.exists():
+            reports[rank] = Report(**json.loads(path.read_text(encoding="utf-8")))
+    return reports
+
+
+class Reporter:
+    """Writes this process' reports, and ends it when it is told to, when its parent is gone, or at the deadline."""
+
+    def __init__(self, folder: Path, rank: int, deadline_s: float) -> None:
+        """`deadline_s` is on the clock of `time.monotonic`."""
+        self._path = report_path(folder, rank)
+        self._rank = rank
+        self._deadline_s = deadline_s
+        self._parent = os.getppid()
+        self._lock = threading.Lock()
+        self._state, self._error, self._job, self._count = STARTING, "", "", 0
+
+    def start(self) -> None:
+        """Write the first report and go on writing from a thread.
+
+        The signal is blocked in all threads and awaited in that one: the main thread may be inside a library call
+        that never returns to Python.
+        """
+        if CAN_AWAIT_SIGNALS:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        self._write()
+        threading.Thread(target=self._watch, name="progress", daemon=True).start()
+
+    def arriving(self) -> None:
+        """Count one more meeting with the other processes."""
+        self._count += 1
+
+    def enter(self, job: str) -> None:
+        """Say which job is being run."""
+        self._state, self._job = RUNNING, job
+        self._write()
+
+    def leave(self, state: str, error: str = "") -> None:
+        """Say how this process ended."""
+        self._state, self._error = state, error
+        self._write()
+
+    def _watch(self) -> None:
+        while True:
+            told = _told_to_stop()
+            orphaned = os.getppid() != self._parent
+            if told or orphaned or time.monotonic() > self._deadline_s:
+                if self._state in (STARTING, RUNNING):
+                    self._state = STOPPED
+                self._write()
+                os._exit(128 + signal.SIGTERM)
+            self._write()
+
+    def _write(self) -> None:
+        with self._lock:
+            report = {
+                "rank": self._rank,
+                "pid": os.getpid(),
+                "state": self._state,
+                "count": self._count,
+                "job": self._job,
+                "error": self._error,
+                "at_s": time.time(),
+            }
+            try:
+                fresh = self._path.with_suffix(".new")
+                fresh.write_text(json.dumps(report), encoding="utf-8")
+                fresh.replace(self._path)
+            except FileNotFoundError:
+                os._exit(128 + signal.SIGTERM)  # the folder is gone, and with it whoever launched this process
+
+
+def _told_to_stop() -> bool:
+    """Wait for one interval; whether the signal to end came meanwhile."""
+    if CAN_AWAIT_SIGNALS:
+        return signal.sigtimedwait({signal.SIGTERM}, INTERVAL_S) is not None
+    time.sleep(INTERVAL_S)
+    return False
