@@ -13,7 +13,7 @@ import math
 import re
 import types
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from topo.errors import CaptureError, TopoError
@@ -27,12 +27,22 @@ def encode(value: object, schema: str, *, derived: Mapping[str, object] | None =
     `derived` is written behind the fields: what readers of the document need and `decode` ignores. ValueError where a
     number is not finite, TypeError where a value is no dataclass, tuple, list, dict, str, number, bool or None.
     """
-    import msgspec
-
     if not dataclasses.is_dataclass(value):
         raise TypeError(f"{type(value).__name__} is no dataclass: only those are written as documents")
-    plain = {"schema": schema, **to_plain(value), **to_plain(derived or {})}
+    return encode_document(schema, {**to_plain(value), **(derived or {})})
+
+
+def encode_document(schema: str, content: Mapping[str, object]) -> str:
+    """The JSON document of anything made of dataclasses, lists, dicts and scalars, behind its schema."""
+    import msgspec
+
+    plain = {"schema": schema, **to_plain(content)}
     return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode() + "\n"
+
+
+def encode_rows(schema: str, keys: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """The JSON document of a plain table: `{"schema": ..., "rows": [{key: cell}]}`."""
+    return encode_document(schema, {"rows": [dict(zip(keys, row, strict=True)) for row in rows]})
 
 
 def to_plain(value: object, path: str = "$") -> Any:

@@ -15,11 +15,12 @@ from topo.errors import NameChoiceError
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One algorithm: its name, how a schedule is built from a plan, and whether it runs as a chunk pipeline."""
+    """One algorithm: how a schedule is built, whether as a chunk pipeline, and which collectives it runs."""
 
     name: str
     build: Callable[[Plan], Schedule]
     pipelined: bool
+    collectives: tuple[str, ...] = ("all_reduce",)
 
 
 ALGORITHMS: dict[str, Algorithm] = {

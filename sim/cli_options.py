@@ -1,0 +1,70 @@
+"""Options that commands which run collectives share: sizes, dtype, and progress on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from topo.errors import UnitError
+from topo.units import parse_size, parse_sizes, size_sweep
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Item = TypeVar("Item")
+
+SECONDS_BEFORE_PROGRESS = 2.0
+
+
+def size_options(begin: str, end: str, factor: int) -> Callable[[Command], Command]:
+    """Gives a command --size and nccl-tests' -b, -e, -f with these defaults, as one parameter `sizes` in bytes."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def wrapped(
+            *args: Any, size: str | None, first: str | None, last: str | None, step: int | None, **rest: Any
+        ) -> Any:
+            return command(*args, sizes=_sizes(size, first, last, step), **rest)
+
+        def _sizes(size: str | None, first: str | None, last: str | None, step: int | None) -> tuple[int, ...]:
+            if size is not None:
+                if first is not None or last is not None or step is not None:
+                    raise UnitError("--size lists the sizes, -b, -e and -f sweep them: use one or the other")
+                return parse_sizes(size)
+            begin_bytes, end_bytes = parse_size(first or begin), parse_size(last or max_text(first, end))
+            return size_sweep(begin_bytes, end_bytes, step or factor)
+
+        def max_text(first: str | None, default_end: str) -> str:
+            return first if first is not None and parse_size(first) > parse_size(default_end) else default_end
+
+        for option in (
+            click.option(
+                "-f", "step", metavar="FACTOR", type=click.IntRange(min=2), help=f"Factor (default {factor})."
+            ),
+            click.option("-e", "last", metavar="SIZE", help=f"Largest size of a sweep (default {end})."),
+            click.option("-b", "first", metavar="SIZE", help=f"Smallest size of a sweep (default {begin})."),
+            click.option(
+                "--size", metavar="SIZES", help="Sizes instead of a sweep, such as 1M,1G (1G = GiB, 1GB = 10^9)."
+            ),
+        ):
+            wrapped = option(wrapped)
+        return wrapped  # type: ignore[return-value]
+
+    return decorate
+
+
+def with_progress(items: Sequence[Item], label: str) -> Iterator[Item]:
+    """The items one by one; once two seconds have passed, how many are done stands on a terminal's stderr."""
+    import sys
+    import time
+
+    begin = time.monotonic()
+    shown = False
+    for done, item in enumerate(items):
+        if sys.stderr.isatty() and time.monotonic() - begin > SECONDS_BEFORE_PROGRESS:
+            click.echo(f"\r{label}: {done} of {len(items)}", nl=False, err=True)
+            shown = True
+        yield item
+    if shown:
+        click.echo("\r\033[K", nl=False, err=True)

@@ -1,0 +1,126 @@
+"""`topo simulate`, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from topo.cli import main
+
+STAR = "switch:8,bandwidth=200GB/s,latency=1us"
+ROW_KEYS = {
+    "num_bytes",
+    "algorithm",
+    "protocol",
+    "num_channels",
+    "engine",
+    "time_s",
+    "algbw_bytes_per_s",
+    "busbw_bytes_per_s",
+    "wire_bytes_per_s",
+    "limiting_link",
+}
+
+
+def topo(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["simulate", *arguments])
+
+
+def rows(*arguments: str) -> list[dict[str, float]]:
+    result = topo(*arguments, "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["schema"] == "simulate/1"
+    found: list[dict[str, float]] = document["rows"]
+    return found
+
+
+def test_a_ring_on_a_star_takes_its_closed_form() -> None:
+    (row,) = rows(STAR, "--algorithm", "ring", "--size", "1M", "--profile", "ideal")
+    assert set(row) == ROW_KEYS
+    assert row["time_s"] * 1e6 == pytest.approx(23.175, abs=1e-3)
+    assert row["busbw_bytes_per_s"] == pytest.approx(row["wire_bytes_per_s"])
+
+
+def test_1024_ranks_take_their_closed_form() -> None:
+    star = STAR.replace("8", "1024", 1)
+    (row,) = rows(star, "--algorithm", "ring", "--size", "1G", "--profile", "ideal")
+    assert row["time_s"] * 1e6 == pytest.approx(12_772.93248, rel=1e-9)
+
+
+def test_the_server_pays_seven_shares_both_ways() -> None:
+    (row,) = rows(STAR, "--algorithm", "parameter-server", "--size", "1G")
+    assert row["time_s"] * 1e6 == pytest.approx(75_163.92768, rel=1e-9)
+
+
+def test_all_names_every_algorithm_and_auto_takes_one() -> None:
+    every = rows("dgx-h100", "--algorithm", "all", "--size", "1G")
+    assert [row["algorithm"] for row in every] == ["ring", "tree", "parameter-server"]
+    result = topo("dgx-h100", "--size", "1G", "--format", "json")
+    assert json.loads(result.stdout)["rows"][0]["algorithm"] == "ring"
+    assert "faster simulated of ring and tree" in result.stderr
+
+
+def test_sizes_sweep_as_in_nccl_tests() -> None:
+    swept = rows("dgx-h100", "--algorithm", "tree", "-b", "1K", "-e", "1M", "-f", "32")
+    assert [row["num_bytes"] for row in swept] == [1 << 10, 1 << 15, 1 << 20]
+
+
+@pytest.mark.parametrize("num_gpus", [1, 2, 3, 5])
+def test_a_subset_of_gpus(num_gpus: int) -> None:
+    result = topo("dgx-h100", "--gpus", f"0-{num_gpus - 1}", "--size", "8", "--algorithm", "all", "--format", "json")
+    document = json.loads(result.stdout)
+    assert document["num_ranks"] == num_gpus
+    assert all((row["busbw_bytes_per_s"] is None) == (row["time_s"] == 0) for row in document["rows"])
+
+
+def test_several_nodes_use_all_their_nics() -> None:
+    (row,) = rows("dgx-h100", "--nodes", "2", "--algorithm", "ring", "--size", "1G")
+    assert row["num_channels"] == 8
+    assert 300e9 < row["busbw_bytes_per_s"] < 400e9
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "md"])
+def test_tables_carry_units(form: str, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    assert topo("dgx-h100", "--algorithm", "ring", "--size", "1M", "--format", form, "-o", str(target)).exit_code == 0
+    text = target.read_text()
+    assert ("time_us" if form == "csv" else "time us") in text
+    assert "30.1" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["dgx-h100", "--size", "0"], "positive size"),
+        (["dgx-h100", "--size", "10"], "use 8 or 12"),
+        (["dgx-h100", "--size", "-5"], "-5"),
+        (["dgx-h100", "--size", "1X"], "1X"),
+        (["dgx-h100", "--size", "1M", "-b", "8"], "use one or the other"),
+        (["dgx-h100", "--gpus", "9"], "no GPU 9"),
+        (["dgx-h200", "--size", "1M"], "dgx-h100"),
+        (["dgx-h100", "--algorithm", "rng", "--size", "1M"], "'ring'"),
+        (["dgx-h100", "--collective", "all_gather", "--algorithm", "ring", "--size", "1M"], "runs all_reduce"),
+        (["dgx-h100", "--collective", "allreduc", "--size", "1M"], "all_reduce"),
+        (["dgx-h100", "--profile", "idael", "--size", "1M"], "'ideal'"),
+        (["dgx-h100", "--engine", "evnt", "--size", "1M"], "'event'"),
+        (["dgx-h100", "--dtype", "float33", "--size", "1M"], "'float32'"),
+        (["dgx-h100", "--channels", "0", "--size", "1M"], "at least 1"),
+        (["dgx-h100", "--server", "host", "--algorithm", "ring", "--size", "1M"], "only parameter-server"),
+        (["dgx-h100", "--server", "GPU9", "--algorithm", "parameter-server", "--size", "1M"], "GPU9"),
+        (["switch:8,bandwidth=-1GB/s", "--size", "1M"], "-1GB/s"),
+        (["switch:8,bandwidth=0GB/s", "--size", "1M"], "0GB/s"),
+        (["switch:8,bandwith=1GB/s", "--size", "1M"], "bandwidth"),
+        (["switch:0,bandwidth=1GB/s", "--size", "1M"], "switch:0"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_2(arguments: list[str], complaint: str) -> None:
+    result = topo(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert complaint in result.stderr
+    assert result.stderr.strip().count("\n") <= 1
+    assert "Traceback" not in result.stderr
