@@ -12,13 +12,12 @@ import pytest
 from sim.engines.event import simulate
 from sim.engines.network import network_of
 from sim.plan import in_order
-from sim.profile import load_profile
+from sim.profile import IDEAL
 from sim.workload import Workload
 from topo.cluster import Cluster
 from topo.presets import preset
 from topo.synthetic import synthetic
 
-IDEAL = load_profile("ideal", synthetic=True)
 SWITCH = "switch:{},bandwidth=200GB/s,latency=1us"
 
 
