@@ -11,9 +11,8 @@ _PUBLIC = {
     "Prediction": "sim.prediction",
     "Profile": "sim.profile",
     "Schedule": "sim.schedule",
+    "Simulator": "sim.predict",
     "Workload": "sim.workload",
-    "predict": "sim.predict",
-    "prove": "sim.prove",
 }
 
 __all__ = [
@@ -23,9 +22,8 @@ __all__ = [
     "Prediction",
     "Profile",
     "Schedule",
+    "Simulator",
     "Workload",
-    "predict",
-    "prove",
 ]
 
 
