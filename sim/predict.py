@@ -104,7 +104,7 @@ def _loads(network: Network, run: Run) -> tuple[LinkLoad, ...]:
     whole = run.duration_s or 1.0
     return tuple(
         LinkLoad(
-            network.link_ids[index],
+            network.link_id(index),
             float(run.link_bytes[index]),
             float(network.bandwidth_bytes_per_s[index]),
             float(run.link_busy_s[index] / whole),

@@ -59,7 +59,7 @@ class _State:
         self.num_bytes = workload.chunk_bytes(schedule.num_chunks)[self.rows.chunk].astype(np.float64)
         self.routing: Routing = routing(network, self.rows)
         self.capacity = network.bandwidth_bytes_per_s
-        self.solver = RateSolver(self.routing.first, self.routing.links, self.capacity)
+        self.solver = RateSolver(self.routing.routes, self.capacity)
         self.groups: Groups = groups(schedule)
         self._open = ~self.groups.follows
         self._left_in_group = self.groups.sizes.astype(np.int32)
@@ -70,7 +70,7 @@ class _State:
         self._num_landed = 0
         self._active = np.zeros(0, dtype=np.int64)
         self._end_s, self._rate = np.zeros(0), np.zeros(0)
-        self._on_route = np.zeros(len(self.routing.latency_s), dtype=np.int32)
+        self._on_route = np.zeros(len(self.routing.routes.latency_s), dtype=np.int32)
         self._arrivals: list[tuple[float, int, Ints]] = []
         self._link_bytes, self._link_busy_s = np.zeros(len(self.capacity)), np.zeros(len(self.capacity))
         self._busy_links = np.zeros(0, dtype=np.int32)
@@ -124,7 +124,7 @@ class _State:
         self.sent_s[sent] = self._now_s
         count_down(self._on_route, self.routing.route[sent])
         self._free[self._connection[sent]] = True
-        latency_s = self.routing.latency_s[self.routing.route[sent]]
+        latency_s = self.routing.routes.latency_s[self.routing.route[sent]]
         alike = latency_s.min() == latency_s.max()
         for value in latency_s[:1] if alike else np.unique(latency_s):
             arriving = sent if alike else sent[latency_s == value]
@@ -220,7 +220,7 @@ class _State:
     def result(self, duration_s: float) -> Run:
         """Everything that is known once the last transfer landed."""
         sent = np.bincount(self.routing.route, weights=self.num_bytes, minlength=len(self._on_route))
-        lengths = np.diff(self.routing.first)
-        np.add.at(self._link_bytes, self.routing.links, np.repeat(sent, lengths))
+        lengths = np.diff(self.routing.routes.first)
+        np.add.at(self._link_bytes, self.routing.routes.links, np.repeat(sent, lengths))
         work = {"instants": self._num_instants, "solves": self.solver.num_solves, "rows": len(self.rows)}
         return Run(duration_s, self._link_bytes, self._link_busy_s, self.start_s, self.sent_s, self.landed_s, work)

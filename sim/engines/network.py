@@ -1,4 +1,4 @@
-"""The network as an engine sees it: links with their effective rates, and the route of every pair of agents."""
+"""The network as an engine sees it: links with their effective rates, and the routes between agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from sim.engines.indexing import distinct
+from sim.engines.indexing import distinct, ragged
 from sim.engines.routes import Router, slowest
 from sim.schedule import REDUCE, Rows
 from topo.cluster import Cluster
@@ -20,60 +20,71 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
+Pairs = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
-    """Links of one pair of agents by their index in the network, and what the hop costs beyond its bytes."""
+@dataclass(frozen=True, eq=False)
+class Routes:
+    """Routes by number: route r crosses `links[first[r] : first[r + 1]]` and costs `latency_s[r]` beyond its bytes."""
 
-    links: tuple[int, ...]
-    latency_s: float
+    first: Ints
+    links: Ints
+    latency_s: Floats
+
+    def take(self, chosen: npt.NDArray[np.integer]) -> Routes:
+        """The chosen routes in the order given."""
+        lengths = (self.first[1:] - self.first[:-1])[chosen]
+        first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        return Routes(first, self.links[ragged(self.first, chosen)], self.latency_s[chosen])
+
+    @classmethod
+    def of(cls, routes: Sequence[tuple[tuple[int, ...], float]]) -> Routes:
+        """From the links and the latency of each."""
+        first = np.cumsum([0, *(len(links) for links, _ in routes)], dtype=np.int32)
+        links = [link for links, _ in routes for link in links]
+        return cls(
+            first, np.array(links, dtype=np.int32), np.array([latency_s for _, latency_s in routes], dtype=float)
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Links and paths of a machine or cluster under a profile.
+    """Links and routes of a machine or cluster under a profile.
 
-    `path(a, b)` joins agents. `reduce_link[a]` is the index of the pseudo-link that bounds how fast agent a reduces
-    what it receives, -1 where nothing bounds it.
+    `routes(src, dst)` are the routes between agents, given as arrays of the same length. `link_id(i)` names a link.
+    `reduce_link[a]` is the pseudo-link that bounds how fast agent a reduces what it receives, -1 where nothing does.
     """
 
-    link_ids: Sequence[str]
+    link_id: Callable[[int], str]
     bandwidth_bytes_per_s: Floats
-    path: Callable[[int, int], Path]
+    routes: Callable[[Pairs, Pairs], Routes]
     reduce_link: Ints
     launch_overhead_s: float
 
 
 @dataclass(frozen=True, eq=False)
 class Routing:
-    """The distinct routes of a schedule's rows: row i takes route `route[i]`, which crosses
-    `links[first[r] : first[r + 1]]` and arrives `latency_s[r]` after its last byte was sent."""
+    """The distinct routes of a schedule's rows; row i takes route `route[i]`."""
 
     route: Ints
-    first: Ints
-    links: Ints
-    latency_s: Floats
+    routes: Routes
 
 
 def routing(network: Network, rows: Rows) -> Routing:
     """The routes that the rows take; a row that reduces also crosses its receiver's reduce link."""
     num_agents = len(network.reduce_link)
     reduces = (rows.op == REDUCE) & (network.reduce_link[rows.dst] >= 0)
-    key = (rows.src.astype(np.int64) * num_agents + rows.dst) * 2 + reduces
-    keys, route = distinct(key)
-    links: list[int] = []
-    first, latency_s = [0], []
-    for value in keys.tolist():
-        pair, reducing = divmod(value, 2)
-        src, dst = divmod(pair, num_agents)
-        path = network.path(src, dst)
-        links += path.links
-        if reducing:
-            links.append(int(network.reduce_link[dst]))
-        first.append(len(links))
-        latency_s.append(path.latency_s)
-    return Routing(route, np.array(first, dtype=np.int32), np.array(links, dtype=np.int32), np.array(latency_s))
+    keys, route = distinct((rows.src.astype(np.int64) * num_agents + rows.dst) * 2 + reduces)
+    src, dst = np.divmod(keys >> 1, num_agents)
+    routes = network.routes(src, dst)
+    reducing = np.flatnonzero(keys & 1)
+    if len(reducing):
+        ends = routes.first[reducing + 1]
+        first = routes.first.copy()
+        first[1:] += np.cumsum(keys & 1).astype(np.int32)
+        links = np.insert(routes.links, ends, network.reduce_link[dst[reducing]])
+        routes = Routes(first, links, routes.latency_s)
+    return Routing(route, routes)
 
 
 def network_of(machine: Topology | Cluster, profile: Profile, helpers: Sequence[str] = ()) -> Network:
@@ -83,73 +94,110 @@ def network_of(machine: Topology | Cluster, profile: Profile, helpers: Sequence[
     router = Router(machine)
     agents = [machine.device(gpu_id) for gpu_id in (*machine.gpu_ids, *helpers)]
 
-    def path(src: int, dst: int) -> Path:
-        route = router.route(agents[src].id, agents[dst].id)
-        return Path(route.links, latency_of(machine.links, route.links, profile))
+    def routes(src: Pairs, dst: Pairs) -> Routes:
+        found = (
+            router.route(agents[a].id, agents[b].id).links for a, b in zip(src.tolist(), dst.tolist(), strict=True)
+        )
+        return Routes.of([(links, latency_of(machine.links, links, profile)) for links in found])
 
-    rates = [_effective(link, profile) for link in machine.links]
-    return _with_reduce_links([link.id for link in machine.links], rates, path, agents, profile)
+    rates = np.array([effective_bytes_per_s(link, profile) for link in machine.links])
+    return _with_reduce_links(lambda index: machine.links[index].id, rates, routes, agents, profile)
 
 
 def _cluster_network(cluster: Cluster, profile: Profile, helpers: Sequence[str]) -> Network:
-    """Links of node k are the template's, shifted; behind them each NIC's way into and out of the fabric."""
-    node, per_node = cluster.node, len(cluster.node.links)
-    router = Router(node)
+    """Links of node k are the template's, moved by k times their number; behind them come each node's NIC ports.
+
+    A route is searched once per pair of places in a node, inside one node and between two, and then moved.
+    """
+    node, size = cluster.node, cluster.node.num_ranks
+    places = [*node.gpu_ids, *helpers]
     nics = [device for device in node.devices if device.kind == "nic"]
-    position = {device.id: index for index, device in enumerate(nics)}
-    fabric_at = per_node * cluster.count
+    ports = [end for nic in nics for end in (f"{nic.id}->fabric", f"fabric->{nic.id}")]
+    inside, outside = len(node.links), len(ports)
+    template = _Template(cluster, profile, places, [nic.id for nic in nics])
 
-    def place(agent: int) -> tuple[int, str]:
-        if agent < cluster.num_ranks:
-            where, local = divmod(agent, node.num_ranks)
-            return where, node.gpu_ids[local]
-        return 0, helpers[agent - cluster.num_ranks]
+    def locate(agent: Pairs) -> tuple[Pairs, Pairs]:
+        """Node and place in it; helpers live in the first node."""
+        is_rank = agent < cluster.num_ranks
+        return np.where(is_rank, agent // size, 0), np.where(is_rank, agent % size, agent - cluster.num_ranks + size)
 
-    def port(where: int, nic_id: str) -> int:
-        return fabric_at + 2 * (where * len(nics) + position[nic_id])
+    def routes(src: Pairs, dst: Pairs) -> Routes:
+        (src_node, src_place), (dst_node, dst_place) = locate(src), locate(dst)
+        keys, which = distinct((src_place * len(places) + dst_place) * 2 + (src_node != dst_node))
+        pairs = [divmod(pair, len(places)) for pair in (keys >> 1).tolist()]
+        crosses = (keys & 1).tolist()
+        moved = Routes.of([template.route(a, b, cross == 1) for (a, b), cross in zip(pairs, crosses, strict=True)])
+        joined = moved.take(which)
+        route = np.repeat(np.arange(len(src)), np.diff(joined.first))
+        far, kind = np.divmod(joined.links, inside + outside)
+        where = np.where(far, dst_node[route], src_node[route])
+        at_port = kind >= inside
+        links = np.where(at_port, cluster.count * inside + where * outside + kind - inside, where * inside + kind)
+        return Routes(joined.first, links.astype(np.int32), joined.latency_s)
 
-    def path(src: int, dst: int) -> Path:
-        (src_node, src_id), (dst_node, dst_id) = place(src), place(dst)
-        if src_node == dst_node:
-            route = router.route(src_id, dst_id)
-            shifted = tuple(index + per_node * src_node for index in route.links)
-            return Path(shifted, latency_of(node.links, route.links, profile))
-        src_nic = cluster.nic_of(src % node.num_ranks if src < cluster.num_ranks else 0).id
-        dst_nic = cluster.nic_of(dst % node.num_ranks if dst < cluster.num_ranks else 0).id
-        leave = tuple(index + per_node * src_node for index in router.route(src_id, src_nic).links)
-        enter = tuple(index + per_node * dst_node for index in router.route(dst_nic, dst_id).links)
-        fabric = (port(src_node, src_nic), port(dst_node, dst_nic) + 1)
-        latency_s = cluster.fabric.latency_s + profile.transport("network").hop_latency_s
-        return Path((*leave, *fabric, *enter), latency_s)
+    def link_id(index: int) -> str:
+        if index < cluster.count * inside:
+            where, link = divmod(index, inside)
+            return f"node{where}/{node.links[link].src}->node{where}/{node.links[link].dst}"
+        where, port = divmod(index - cluster.count * inside, outside)
+        return "->".join(end if end == "fabric" else f"node{where}/{end}" for end in ports[port].split("->"))
 
-    ids = [f"node{where}/{link.src}->node{where}/{link.dst}" for where in range(cluster.count) for link in node.links]
-    rates = [_effective(link, profile) for link in node.links] * cluster.count
-    efficiency = profile.transport("network").efficiency
-    for where in range(cluster.count):
-        for nic in nics:
-            rate = cluster.port_bytes_per_s(nic) * efficiency
-            ids += [f"node{where}/{nic.id}->fabric", f"fabric->node{where}/{nic.id}"]
-            rates += [rate, rate]
-    agents = [node.device(place(agent)[1]) for agent in range(cluster.num_ranks + len(helpers))]
-    return _with_reduce_links(ids, rates, path, agents, profile)
+    shared = profile.transport("network").efficiency
+    port_rates = np.repeat([cluster.port_bytes_per_s(nic) * shared for nic in nics], 2)
+    inside_rates = np.array([effective_bytes_per_s(link, profile) for link in node.links])
+    rates = np.concatenate([np.tile(inside_rates, cluster.count), np.tile(port_rates, cluster.count)])
+    agents = [node.device(place) for place in (*node.gpu_ids * cluster.count, *helpers)]
+    return _with_reduce_links(link_id, rates, routes, agents, profile)
+
+
+class _Template:
+    """Routes between two places of a cluster's node: links of the source's node first, then the destination's.
+
+    A link of the node has its own number, the way of NIC i out of and into the fabric the numbers behind them; what
+    belongs to the destination's node is moved up once by their sum.
+    """
+
+    def __init__(self, cluster: Cluster, profile: Profile, places: Sequence[str], nics: Sequence[str]) -> None:
+        self._cluster, self._profile, self._places = cluster, profile, places
+        self._port = {nic: len(cluster.node.links) + 2 * index for index, nic in enumerate(nics)}
+        self._far = len(cluster.node.links) + 2 * len(nics)
+        self._router = Router(cluster.node)
+
+    def route(self, src: int, dst: int, crosses: bool) -> tuple[tuple[int, ...], float]:
+        """Links and latency of the way from place to place, in one node or from one to another."""
+        src_id, dst_id = self._places[src], self._places[dst]
+        if not crosses:
+            links = self._router.route(src_id, dst_id).links
+            return links, latency_of(self._cluster.node.links, links, self._profile)
+        src_nic, dst_nic = self._nic(src), self._nic(dst)
+        leave = (*self._router.route(src_id, src_nic).links, self._port[src_nic])
+        enter = (self._port[dst_nic] + 1, *self._router.route(dst_nic, dst_id).links)
+        latency_s = self._cluster.fabric.latency_s + self._profile.transport("network").hop_latency_s
+        return (*leave, *(self._far + link for link in enter)), latency_s
+
+    def _nic(self, place: int) -> str:
+        return self._cluster.nic_of(place if place < self._cluster.node.num_ranks else 0).id
 
 
 def _with_reduce_links(
-    ids: list[str],
-    rates: list[float],
-    path: Callable[[int, int], Path],
+    link_id: Callable[[int], str],
+    rates: Floats,
+    routes: Callable[[Pairs, Pairs], Routes],
     agents: Sequence[Device],
     profile: Profile,
 ) -> Network:
     """The network with one pseudo-link per agent whose reductions the profile bounds."""
+    bounds = {"gpu": profile.gpu_reduce_bytes_per_s}
+    bound = [bounds.get(device.kind, profile.host_reduce_bytes_per_s) for device in agents]
+    bounded = [agent for agent, rate in enumerate(bound) if rate is not None]
     reduce_link = np.full(len(agents), -1, dtype=np.int32)
-    for agent, device in enumerate(agents):
-        bound = profile.gpu_reduce_bytes_per_s if device.kind == "gpu" else profile.host_reduce_bytes_per_s
-        if bound is not None:
-            reduce_link[agent] = len(ids)
-            ids.append(f"reduce on {device.id}")
-            rates.append(bound)
-    return Network(ids, np.array(rates, dtype=np.float64), path, reduce_link, profile.launch_overhead_s)
+    reduce_link[bounded] = len(rates) + np.arange(len(bounded), dtype=np.int32)
+
+    def named(index: int) -> str:
+        return link_id(index) if index < len(rates) else f"reduction on {agents[bounded[index - len(rates)]].id}"
+
+    extra = np.array([rate for rate in bound if rate is not None])
+    return Network(named, np.concatenate([rates, extra]), routes, reduce_link, profile.launch_overhead_s)
 
 
 def latency_of(all_links: Sequence[Link], route: Sequence[int], profile: Profile) -> float:
@@ -160,5 +208,6 @@ def latency_of(all_links: Sequence[Link], route: Sequence[int], profile: Profile
     return sum(link.latency_s for link in links) + hop
 
 
-def _effective(link: Link, profile: Profile) -> float:
+def effective_bytes_per_s(link: Link, profile: Profile) -> float:
+    """What of a link's nominal rate the profile lets payload reach."""
     return link.bandwidth_bytes_per_s * profile.transport(link.kind).efficiency

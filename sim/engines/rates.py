@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.engines.indexing import ragged
+from sim.engines.network import Routes
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
@@ -31,9 +32,9 @@ class Sharing:
 class RateSolver:
     """Rates over fixed routes and link capacities; solutions are kept by the set of active routes."""
 
-    def __init__(self, first: Ints, links: Ints, capacity: Floats) -> None:
-        """Route r crosses `links[first[r] : first[r + 1]]`; `capacity` is bytes per second by link."""
-        self._first, self._links, self._capacity = first, links, capacity
+    def __init__(self, routes: Routes, capacity: Floats) -> None:
+        """`capacity` is bytes per second by link."""
+        self._first, self._links, self._capacity = routes.first, routes.links, capacity
         self._memo: dict[bytes, Sharing] = {}
         self.num_solves = 0
 

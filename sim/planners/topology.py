@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sim.algorithms import algorithm as find_algorithm
 from sim.plan import Plan
 from sim.planners.rings import Order
@@ -64,13 +66,13 @@ def pipeline_chunks(network: Network, workload: Workload, draft: Plan) -> int:
     """
     if draft.num_ranks < 2:
         return 1
-    first = network.path(draft.rings[0][0], draft.rings[0][1])
-    rate = min(float(network.bandwidth_bytes_per_s[index]) for index in first.links)
+    first = network.routes(np.array(draft.rings[0][:1]), np.array(draft.rings[0][1:2]))
+    rate, latency_s = float(network.bandwidth_bytes_per_s[first.links].min()), float(first.latency_s[0])
     depth = 2 * math.ceil(math.log2(draft.num_ranks))
     share = workload.num_bytes / (2 * draft.num_channels)
-    if first.latency_s <= 0:
+    if latency_s <= 0:
         return MOST_CHUNKS
-    return max(1, min(MOST_CHUNKS, round(math.sqrt(depth * share / (first.latency_s * rate)))))
+    return max(1, min(MOST_CHUNKS, round(math.sqrt(depth * share / (latency_s * rate)))))
 
 
 def place_servers(machine: Topology | Cluster, text: str) -> tuple[tuple[int, ...], tuple[str, ...]]:

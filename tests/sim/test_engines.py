@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sim.algorithms import ALGORITHMS
 from sim.engines import ENGINES, engine
 from sim.engines.dependencies import groups
-from sim.engines.network import network_of
+from sim.engines.network import Routes, network_of
 from sim.engines.rates import RateSolver
 from sim.plan import Plan, in_order
 from sim.planners.topology import Options
@@ -161,7 +161,8 @@ def test_rates_are_max_min_fair(data: st.DataObject) -> None:
         data.draw(st.lists(st.integers(1, 3), min_size=len(routes), max_size=len(routes))), dtype=np.int32
     )
     first = np.cumsum([0, *(len(route) for route in routes)], dtype=np.int32)
-    solver = RateSolver(first, np.concatenate([np.array(r, dtype=np.int32) for r in routes]), capacity)
+    links = np.concatenate([np.array(route, dtype=np.int32) for route in routes])
+    solver = RateSolver(Routes(first, links, np.zeros(len(routes))), capacity)
     rate = solver.share(np.arange(len(routes), dtype=np.int32), counts).rate_bytes_per_s
     load = np.zeros(num_links)
     for route, each, count in zip(routes, rate, counts, strict=True):
