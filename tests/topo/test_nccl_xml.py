@@ -79,8 +79,8 @@ def test_hybrid_cube_mesh(corpus: Path) -> None:
     assert Counter(d.kind for d in topology.devices) == {"cpu": 2, "pcie_switch": 4, "gpu": 8, "nic": 4}
     assert bandwidth(topology, "GPU0", "GPU3") == ("nvlink", 2, 50e9)
     assert bandwidth(topology, "GPU3", "GPU7") == ("nvlink", 1, 25e9)
-    assert bandwidth(topology, "GPU0", "SW0") == ("pcie", 16, catalog.pcie_bytes_per_s(3, 16))
-    assert bandwidth(topology, "CPU1", "CPU0") == ("cpu", 1, catalog.cpu_link_bytes_per_s("GenuineIntel", 6, 79))
+    assert bandwidth(topology, "GPU0", "numa0/switch0") == ("pcie", 16, catalog.pcie_bytes_per_s(3, 16))
+    assert bandwidth(topology, "numa1", "numa0") == ("cpu", 1, catalog.cpu_link_bytes_per_s("GenuineIntel", 6, 79))
     nic = topology.device("mlx5_0")
     assert nic.nic is not None
     assert nic.nic.bandwidth_bytes_per_s == 12.5e9
@@ -99,14 +99,24 @@ def test_many_hosts_in_one_nvlink_domain(corpus: Path) -> None:
     assert topology.gpu_ids == tuple(f"GPU{rank}" for rank in range(72))
     assert {device.host for device in topology.of_kind("gpu")} == {f"host{host}" for host in range(18)}
     assert topology.device("host17/mlx5_3").host == "host17"
-    (c2c,) = [link for link in topology.links if (link.src, link.dst, link.kind) == ("GPU71", "CPU35", "c2c")]
-    assert (c2c.lanes, c2c.bandwidth_bytes_per_s) == (5, pytest.approx(223.56e9))
+    (c2c,) = [link for link in topology.links if (link.src, link.dst, link.kind) == ("GPU71", "host17/numa1", "c2c")]
+    assert c2c.lanes == 5
+    assert c2c.bandwidth_bytes_per_s == pytest.approx(223.56e9)
 
 
 def test_devices_stand_in_document_order_and_the_link_upwards_comes_first(corpus: Path) -> None:
     topology = read(corpus / "machines/dgx1-v100.xml")
-    assert [device.id for device in topology.devices[:6]] == ["CPU0", "SW0", "GPU0", "GPU1", "mlx5_0", "SW1"]
-    assert [link.id for link in topology.links[:4]] == ["SW0->CPU0", "CPU0->SW0", "GPU0->SW0", "SW0->GPU0"]
+    assert [device.id for device in topology.devices[:6]] == [
+        "numa0",
+        "numa0/switch0",
+        "GPU0",
+        "GPU1",
+        "mlx5_0",
+        "numa0/switch1",
+    ]
+    assert " ".join(link.id for link in topology.links[:4]) == (
+        "numa0/switch0->numa0 numa0->numa0/switch0 GPU0->numa0/switch0 numa0/switch0->GPU0"
+    )
 
 
 def test_two_ranks_on_one_gpu_share_its_links(corpus: Path) -> None:
@@ -170,7 +180,7 @@ def test_rank_order(attributes: list[str], expected: tuple[str, ...]) -> None:
 def test_a_net_without_dev_is_ignored_and_negative_numa_is_unknown() -> None:
     nets = '<nic><net name="a" speed="100000"/><net name="b" dev="3" speed="0"/></nic>'
     topology = nccl_xml.read(machine(nets + gpu("0000:01:00.0", 'dev="0"'), cpu='numaid="-1"'))
-    assert [device.id for device in topology.devices] == ["CPU0", "b", "GPU0"]
+    assert [device.id for device in topology.devices] == ["numa0", "b", "GPU0"]
     assert topology.device("b").numa_node is None
     assert topology.device("b").nic.bandwidth_bytes_per_s == 1.25e9  # type: ignore[union-attr]
 

@@ -83,12 +83,12 @@ class Walk:
         elif facts.is_gpu_class(device_class):
             below = self._add_bare_gpu(element, parent_id, place)
         elif device_class.startswith(facts.NIC_CLASS):
-            below = self._device(Device(self.names.count("NIC"), "nic"), element, place)
+            below = self._device(Device(self.names.count("nic", place.cpu_id), "nic"), element, place)
             self._join_pcie(below, element, parent_id)
         elif device_class.startswith((facts.NVSWITCH_CLASS, facts.IBM_BRIDGE_CLASS)) and not inner:
             return
         else:
-            below = self._device(Device(self.names.count("SW"), "pcie_switch"), element, place)
+            below = self._device(Device(self.names.count("switch", place.cpu_id), "pcie_switch"), element, place)
             self._join_pcie(below, element, parent_id)
             self._pcilinks.extend((link, below, place) for link in element.of("pcilink"))
         for child in inner:
@@ -146,7 +146,7 @@ class Walk:
         """A PCI function of a GPU's class without a <gpu>: one of unknown kind."""
         gpu_id = self.names.of.get(pci)
         if gpu_id is None:
-            gpu_id = self.names.count("UNUSED_GPU")
+            gpu_id = self.names.count("gpu", place.cpu_id)
             self._note("no <gpu> of their own, so they take no part", gpu_id)
         self._device(Device(gpu_id, "gpu", label=gpu_id), pci, place)
         self._join_pcie(gpu_id, pci, parent_id)
@@ -156,7 +156,7 @@ class Walk:
         """The interfaces of one card: one alone is the card itself, several share a `nic_card`."""
         nets = [net for net in nic.of("net") if net.attributes.get("dev") and net.attributes.get("net") != "0"]
         alone = len(nets) == 1
-        card_id = self.names.of[nets[0]] if alone else self.names.count("CARD")
+        card_id = self.names.of[nets[0]] if alone else self.names.count("card", place.cpu_id)
         if not alone:
             self._device(Device(card_id, "nic_card"), pci, place)
         for net in nets:

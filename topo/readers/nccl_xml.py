@@ -35,7 +35,7 @@ VERSIONS = ("1", "2")
 """NCCL writes version 1, RCCL (AMD) version 2."""
 
 _ROOT = re.compile(r"<system[\s>/]")
-_BEFORE_ROOT = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|\s)*", re.DOTALL)
+_BEFORE_ROOT = re.compile(r"(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE[^>\[]*(?:\[.*?\]\s*)?>|\s+)*", re.DOTALL)
 
 
 def sniff(text: str) -> bool:

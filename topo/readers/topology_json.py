@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from topo import jsonio
 from topo.topology import Topology
 
@@ -10,10 +12,12 @@ SCHEMA = "topology/1"
 DERIVED = ("matrix", "num_ranks")
 """Keys that are computed when the document is written, and ignored when it is read."""
 
+_CLAIM = re.compile(r'"schema"\s*:\s*"topology/')
+
 
 def sniff(text: str) -> bool:
-    """Whether the text opens like a JSON object: any is ours to read or to refuse with its schema."""
-    return text.lstrip("\ufeff \t\r\n").startswith("{")
+    """Whether the text is a JSON object that claims to be a topology of ours, of any version."""
+    return text.lstrip("\ufeff \t\r\n").startswith("{") and _CLAIM.search(text) is not None
 
 
 def read(text: str, source: str = "") -> Topology:

@@ -1,0 +1,118 @@
+"""The `topo` command: a group whose commands are the entry points of group `toposcope.commands`, loaded when needed."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import click
+
+from topo.cli_summary import source_of, summary_of
+from topo.errors import TopoError
+
+ENTRY_POINT_GROUP = "toposcope.commands"
+EXIT_BAD_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+
+class CommandGroup(click.Group):
+    """A click group over entry points; every error becomes one sentence on stderr and an exit status."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands whose module is there."""
+        return sorted(name for name, entry_point in _entry_points().items() if source_of(entry_point) is not None)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported now; None where there is none, or its module is not there."""
+        entry_point = _entry_points().get(cmd_name)
+        if entry_point is None or source_of(entry_point) is None:
+            return None
+        command = entry_point.load()
+        return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists the commands with their summaries, none of them imported."""
+        rows = [(name, summary_of(_entry_points()[name])) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments name; an unknown one is a usage error with the nearest that is known."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in self.list_commands(ctx):
+            known = self.list_commands(ctx)
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            raise click.UsageError(f"no command {name!r}: {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Runs the command line and exits; without `standalone_mode` it returns or raises, as in click."""
+        extra |= {"complete_var": complete_var, "windows_expand_args": windows_expand_args}
+        if not standalone_mode:
+            return super().main(args, prog_name, standalone_mode=False, **extra)
+        sys.exit(self._run(args, prog_name, extra))
+
+    def _run(self, args: Sequence[str] | None, prog_name: str | None, extra: Mapping[str, Any]) -> int:
+        """The exit status of one run."""
+        try:
+            status = super().main(args, prog_name, standalone_mode=False, **extra)
+        except click.ClickException as error:
+            if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
+                error.show()
+                return error.exit_code
+            return _complain(_usage_sentence(error), error.exit_code)
+        except TopoError as error:
+            return _complain(str(error), error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            return _complain("interrupted", EXIT_INTERRUPTED)
+        return status if isinstance(status, int) else 0
+
+
+@cache
+def _entry_points() -> Mapping[str, EntryPoint]:
+    """The installed commands by name; looked up once, since it reads the metadata of all that is installed."""
+    return {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def _complain(sentence: str, status: int) -> int:
+    click.echo(f"topo: error: {' '.join(sentence.split())}", err=True)
+    return status
+
+
+def _usage_sentence(error: click.ClickException) -> str:
+    """click's message as one sentence, with where to find help."""
+    message = error.format_message().rstrip(".")
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"{message} (see {error.ctx.command_path} --help)"
+    return message
+
+
+@click.group(
+    cls=CommandGroup,
+    subcommand_metavar="COMMAND [ARGUMENTS]",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="toposcope")
+def main() -> None:
+    """Discover a machine's topology, predict what collectives cost on it and why, measure, and ask what if.
+
+    TOPOLOGY is a file or folder of captures in any format that is read, a preset (`topo presets`), `-` for standard
+    input, or a description such as switch:8,bandwidth=200GB/s,latency=1us (also ring: and fully-connected:).
+
+    Exit status: 0 fine, 1 a finding, 2 bad usage or input, 3 something is missing in the environment.
+    """

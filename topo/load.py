@@ -1,0 +1,206 @@
+"""A TOPOLOGY argument becomes a topology: a file or folder of captures, a preset, `-`, or a synthetic description."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from topo import readers, textfile
+from topo.errors import CaptureError, NameChoiceError, TopologyError
+
+if TYPE_CHECKING:
+    from topo.capture import Capture
+    from topo.cluster import Cluster
+    from topo.topology import Topology
+
+SMI_ERRORS = re.compile(
+    r"^.*(?:NVIDIA-SMI has failed|No devices were found|Failed to initialize NVML|Failed to run topology matrix"
+    r"|Unable to determine the device handle|Topology does not contain any PU|command not found"
+    r"|is not recognized as an internal or external command).*$",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""What nvidia-smi or the shell says instead of a matrix."""
+
+_LOOKS_LIKE_PATH = re.compile(r"[/\\]|\.[A-Za-z0-9]{1,5}$")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A capture's text and where it is from."""
+
+    content: str
+    source: str
+
+
+def load_topology(
+    argument: str, *, nodes: int = 1, gpus: str | None = None, fabric: str | None = None
+) -> Topology | Cluster:
+    """The machine that a TOPOLOGY argument names, or `nodes` of it joined by `fabric`.
+
+    `argument` is a preset's name, a synthetic description, `-` (standard input), or a file or folder of captures in
+    any format of READERS; `gpus` ("0-3,6") picks the ranks that take part. Raises CaptureError for what cannot be
+    read, NameChoiceError for a name that is neither file nor preset, TopologyError for GPUs that are not there.
+    """
+    topology = _machine(argument)
+    if gpus is not None:
+        topology = topology.take_ranks(parse_gpus(gpus, topology.num_ranks))
+    if nodes == 1 and fabric is None:
+        return topology
+    from topo.cluster import Cluster, Fabric, parse_fabric
+
+    joined = Fabric() if fabric is None else parse_fabric(fabric)
+    return topology if nodes == 1 else Cluster(topology, nodes, joined)
+
+
+def parse_gpus(text: str, num_ranks: int) -> tuple[int, ...]:
+    """The ranks that "0-3,6" names, in the order given; TopologyError where one is not there or stands twice."""
+    chosen: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,9})\s*(?:-\s*(\d{1,9})\s*)?", part)
+        if match is None:
+            raise TopologyError(f"--gpus {text}: {part.strip()!r} is no GPU, expected numbers and ranges such as 0-3,6")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise TopologyError(f"--gpus {text}: the range {part.strip()} runs backwards, write {last}-{first}")
+        if last >= num_ranks:
+            has = f"has {num_ranks} GPUs, 0 to {num_ranks - 1}" if num_ranks else "has no GPUs"
+            raise TopologyError(f"--gpus {text}: there is no GPU {last}, this machine {has}")
+        chosen.extend(range(first, last + 1))
+    twice = next((rank for place, rank in enumerate(chosen) if rank in chosen[:place]), None)
+    if twice is not None:
+        raise TopologyError(f"--gpus {text}: GPU {twice} stands twice, each GPU is one rank")
+    return tuple(chosen)
+
+
+def from_texts(texts: Sequence[Text], where: str) -> Topology:
+    """The topology in several captures of one machine: of those that are a topology, the one that says the most.
+
+    `where` names the captures in errors. CaptureError where none is a topology, or two of the best format are.
+    """
+    known = [(reader, text) for text in texts if (reader := readers.sniff(text.content)) is not None]
+    for reader in readers.READERS.values():
+        found = [text for other, text in known if other is reader]
+        if len(found) > 1:
+            found = [text for text in found if not SMI_ERRORS.search(text.content)] or found[:1]
+        if len(found) > 1:
+            names = ", ".join(text.source for text in found)
+            raise CaptureError(f"holds several topologies in {reader.title}: give one of {names}", source=where)
+        if found:
+            return _named(reader.topology(found[0].content, found[0].source), found[0].source)
+    for text in texts:
+        _refuse_error_message(text)
+    raise CaptureError(f"holds no topology: read are {readers.titles()}", source=where)
+
+
+def _machine(argument: str) -> Topology:
+    from topo import presets
+
+    if argument == "-":
+        return _read(Text(textfile.read_stdin(), "standard input"))
+    if argument in presets.PRESETS:
+        return presets.preset(argument)
+    if presets.is_synthetic(argument):
+        return presets.synthetic(argument)
+    path = Path(argument)
+    if _exists(path):
+        return from_texts(_folder(path), argument) if path.is_dir() else _read(Text(textfile.read_file(path), argument))
+    if _LOOKS_LIKE_PATH.search(argument):
+        raise CaptureError("no such file or folder: check the path", source=argument)
+    raise NameChoiceError("file or preset", argument, presets.PRESETS)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _folder(path: Path) -> list[Text]:
+    """The texts of a folder, hidden files and what is no text left out."""
+    files = sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
+    return [text for file in files if (text := _text_or_none(file)) is not None]
+
+
+def _text_or_none(path: Path) -> Text | None:
+    try:
+        return Text(textfile.read_file(path), str(path))
+    except CaptureError:
+        return None
+
+
+def _read(text: Text) -> Topology:
+    """The topology of one text; what is in no known format is refused with the formats that are."""
+    reader = readers.sniff(text.content)
+    if reader is None:
+        _refuse_error_message(text)
+        raise CaptureError(f"{_what_else(text.content)}: read are {readers.titles()}", source=text.source)
+    return _named(reader.topology(text.content, text.source), text.source)
+
+
+def _refuse_error_message(text: Text) -> None:
+    """Refuses, with its words, what a command printed instead of a topology."""
+    match = SMI_ERRORS.search(text.content)
+    if match is not None:
+        words = " ".join(match[0].split())[:160]
+        line = text.content[: match.start()].count("\n") + 1
+        raise CaptureError(
+            f'this is an error message, not a topology ("{words}"): mend that and capture again',
+            source=text.source,
+            line=line,
+        )
+
+
+def _what_else(content: str) -> str:
+    """What a text is that is no topology, as far as its opening tells."""
+    from topo.jsonio import schema_of
+
+    opening = content.lstrip("\ufeff \t\r\n")
+    if opening.startswith("{"):
+        schema = schema_of(content)
+        return f"a JSON document of schema {schema!r}, not a topology" if schema else "JSON, but not a topology"
+    if opening.startswith("<graphs"):
+        return "NCCL's graph XML (its rings and trees), not a topology"
+    if opening.startswith("<"):
+        return "XML or HTML, but not a topology"
+    return "in no known format"
+
+
+def _named(topology: Topology, source: str) -> Topology:
+    """The topology, called like its file where it has no name of its own."""
+    return topology if topology.name else replace(topology, name=Path(source).stem)
+
+
+def read_paths(paths: Iterable[str]) -> Topology:
+    """The topology in captures that are named one by one: files, folders or `-`, all of one machine."""
+    texts: list[Text] = []
+    for argument in paths:
+        path = Path(argument)
+        if argument == "-":
+            texts.append(Text(textfile.read_stdin(), "standard input"))
+        elif path.is_dir():
+            texts.extend(_folder(path))
+        else:
+            texts.append(Text(textfile.read_file(path), argument))
+    return _read(texts[0]) if len(texts) == 1 else from_texts(texts, "these captures")
+
+
+def read_capture(captured: Capture) -> tuple[Topology, str]:
+    """The topology of a capture of this machine, and a sentence for the user where it has no usable NVIDIA GPU.
+
+    A matrix of nvidia-smi is read; without one, /sys gives processors and NICs, and CPU processes as ranks.
+    """
+    matrix = captured.text_of("nvidia-smi-topo-m.txt")
+    reader = readers.READERS["nvidia-smi-topo"]
+    if not matrix.problem and reader.sniff(matrix.text):
+        return _named(reader.topology(matrix.text, " ".join(matrix.command)), "this machine"), ""
+    topology = _named(readers.READERS["sysfs"].topology(captured.sysfs, "/sys"), "this machine")
+    words = " ".join(matrix.text.split())[:160]
+    said = f'{matrix.problem}, it says "{words}"' if matrix.problem and words else matrix.problem or "shows no GPU"
+    remark = (
+        f"no NVIDIA GPU found (nvidia-smi: {said}): its CPUs and NICs are shown, with one CPU process per core as rank"
+    )
+    return topology, remark

@@ -1,0 +1,225 @@
+"""A topology drawn as text: what hangs below what, with the rate of each link, in 80 columns."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from topo import catalog
+from topo.containment import Containment, containment
+from topo.topology import Device, Link, Topology
+
+WIDTH = 80
+MAX_ALIKE = 12
+"""More neighbours than this that differ in their number alone are drawn as one line."""
+
+NEVER_LIMITS_BYTES_PER_S = 1e12
+"""From this rate on a local link is a way of speaking (parts of one chip or card), and its rate is not drawn."""
+
+MESH_KINDS = ("nvlink", "xgmi")
+"""Of these links every device's own list is drawn; of others each pair once, unless its two directions differ."""
+
+_KIND_WORDS = {
+    "gpu": "GPU",
+    "nvswitch": "NVSwitch",
+    "pcie_switch": "PCIe switch",
+    "host_bridge": "PCIe root",
+    "cpu": "NUMA node",
+    "nic": "NIC",
+    "nic_card": "network card",
+    "net_switch": "network switch",
+    "host_memory": "memory",
+    "process": "CPU process",
+}
+_LINK_TITLES = {
+    "nvlink": "NVLink",
+    "xgmi": "xGMI",
+    "c2c": "NVLink-C2C",
+    "cpu": "Between processors",
+    "network": "Network",
+    "pcie": "PCIe",
+    "local": "On one chip or host",
+}
+
+
+def render(topology: Topology) -> str:
+    """The drawing: a headline, a tree per host, the links that join the tree's leaves, and the findings."""
+    tree = containment(topology)
+    lines = [_headline(topology), *_forest(topology, tree), *_peers(topology, tree)]
+    if topology.findings:
+        lines.append("")
+        for finding in topology.findings:
+            lines.extend(textwrap.wrap(f"! {finding}", WIDTH, subsequent_indent="  "))
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _headline(topology: Topology) -> str:
+    kinds = (("gpu", "GPU"), ("process", "CPU process"), ("nic", "NIC"), ("cpu", "NUMA node"))
+    counts = [(len(topology.of_kind(kind)), word) for kind, word in kinds]  # type: ignore[arg-type]
+    parts = [f"{count} {_plural(word, count)}" for count, word in counts if count]
+    if len(topology.of_kind("gpu")) not in (0, topology.num_ranks):
+        parts[0] += f" ({topology.num_ranks} take part)"
+    if not topology.complete:
+        parts.append("INCOMPLETE")
+    return f"{topology.name or 'topology'}: {', '.join(parts)}"
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else f"{word}es" if word.endswith("s") else f"{word}s"
+
+
+def _forest(topology: Topology, tree: Containment) -> Iterator[str]:
+    """Each root with its branches; a line with the host in front of the first root of each host."""
+    host = None
+    for root in tree.roots:
+        device = topology.device(root)
+        if not tree.children.get(root) and device.kind not in ("cpu", "net_switch"):
+            continue
+        if device.host != host:
+            host = device.host
+            yield f"{host}"
+        yield _line("", device, None)
+        yield from _branches(topology, tree, root, "")
+
+
+def _branches(topology: Topology, tree: Containment, parent: str, indent: str) -> Iterator[str]:
+    children = [topology.device(child) for child in tree.children.get(parent, ()) if _is_drawn(topology, child)]
+    groups = _alike(children, tree)
+    for place, group in enumerate(groups):
+        last = place == len(groups) - 1
+        branch, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
+        if len(group) > 1:
+            name = f"{_span([device.name for device in group])}  {len(group)} x"
+            yield _line(indent + branch, group[0], tree.up_link[group[0].id], name)
+            continue
+        yield _line(indent + branch, group[0], tree.up_link[group[0].id])
+        yield from _branches(topology, tree, group[0].id, indent + below)
+
+
+def _is_drawn(topology: Topology, device_id: str) -> bool:
+    """Memory belongs to its NUMA node and would only repeat it."""
+    return topology.device(device_id).kind != "host_memory"
+
+
+def _alike(devices: Sequence[Device], tree: Containment) -> list[list[Device]]:
+    """Runs of childless devices of one kind behind equal links become one group where they are many."""
+    groups: list[list[Device]] = []
+    key = None
+    for device in devices:
+        link = tree.up_link[device.id]
+        found = (device.kind, link.kind, link.bandwidth_bytes_per_s, _stem(device.name), device.id in tree.children)
+        if groups and found == key and not found[-1]:
+            groups[-1].append(device)
+        else:
+            groups.append([device])
+        key = found
+    return [part for group in groups for part in ([group] if len(group) > MAX_ALIKE else [[one] for one in group])]
+
+
+def _line(lead: str, device: Device, link: Link | None, name: str | None = None) -> str:
+    """One device: name and what it is on the left, its link upwards on the right."""
+    left = f"{lead}{name or device.name}  {_describe(device)}"
+    if link is None:
+        return left[:WIDTH]
+    lanes = f" x{link.lanes}" if link.kind == "pcie" and link.lanes > 1 else ""
+    down = " DOWN" if link.state == "inactive" else ""
+    hidden = link.kind == "local" and link.bandwidth_bytes_per_s >= NEVER_LIMITS_BYTES_PER_S
+    right = f"{link.kind}{lanes}{down} {'' if hidden else _rate(link):>10}"
+    room = WIDTH - len(right) - 2
+    return f"{left[:room]:<{room}}  {right}"
+
+
+def _describe(device: Device) -> str:
+    words = [_KIND_WORDS[device.kind]]
+    if device.kind == "cpu":
+        words = [f"NUMA node {device.numa_node}" if device.numa_node is not None else "NUMA node", _processor(device)]
+    if device.kind == "gpu":
+        capability = device.gpu.compute_capability if device.gpu else None
+        words = [device.model or (f"GPU sm{capability}" if capability else "GPU")]
+    if device.kind == "nic" and device.nic and device.nic.bandwidth_bytes_per_s:
+        words.append(f"{device.nic.bandwidth_bytes_per_s * 8 / 1e9:g} Gb/s")
+    if device.pci and device.pci.bus_id:
+        words.append(device.pci.bus_id)
+    return " ".join(word for word in words if word)
+
+
+def _processor(device: Device) -> str:
+    if device.model:
+        return device.model
+    facts = device.cpu
+    if facts is None or device.vendor is None:
+        return ""
+    return catalog.cpu_model(device.vendor, facts.family, facts.model).name
+
+
+def _peers(topology: Topology, tree: Containment) -> Iterator[str]:
+    """The links that are no branch of the tree, by kind: hubs with their members, else each device with its peers."""
+    in_tree = {(link.src, link.dst, link.kind) for link in tree.up_link.values()}
+    in_tree |= {(dst, src, kind) for src, dst, kind in in_tree}
+    for kind, title in _LINK_TITLES.items():
+        links = [
+            link for link in topology.links if link.kind == kind and (link.src, link.dst, link.kind) not in in_tree
+        ]
+        if links:
+            yield ""
+            yield f"{title}, GB/s each way"
+            yield from _hubs_and_peers(topology, links)
+
+
+def _hubs_and_peers(topology: Topology, links: Sequence[Link]) -> Iterator[str]:
+    """Links to a switch in one line per equal rate; all others under the device they start from."""
+    hubs = {device.id for device in topology.of_kind("nvswitch", "net_switch")}
+    listed: set[tuple[str, str, str]] = set()
+    members: dict[tuple[str, str], list[str]] = {}
+    peers: dict[str, dict[str, list[str]]] = {}
+    for link in links:
+        src, dst = topology.device(link.src), topology.device(link.dst)
+        if link.dst in hubs:
+            members.setdefault((dst.name, _short(link)), []).append(src.name)
+        elif link.src not in hubs and (link.dst, link.src, _short(link)) not in listed:
+            if link.kind not in MESH_KINDS:
+                listed.add((link.src, link.dst, _short(link)))
+            peers.setdefault(src.name, {}).setdefault(_short(link), []).append(dst.name)
+    for (hub, rate), names in members.items():
+        yield from textwrap.wrap(f"  {hub} - {_spans(names)}: {rate} each", WIDTH, subsequent_indent="      ")
+    for src_name, by_rate in peers.items():
+        text = "; ".join(f"{_spans(names)} {rate}" for rate, names in by_rate.items())
+        yield from textwrap.wrap(f"  {src_name} - {text}", WIDTH, subsequent_indent="      ")
+
+
+def _short(link: Link) -> str:
+    lanes = f" ({link.lanes} {_plural('link', link.lanes)})" if link.kind in ("nvlink", "xgmi", "c2c") else ""
+    return f"{link.bandwidth_bytes_per_s / 1e9:.4g}{lanes}{' DOWN' if link.state == 'inactive' else ''}"
+
+
+def _rate(link: Link) -> str:
+    return f"{link.bandwidth_bytes_per_s / 1e9:.4g} GB/s"
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"\d+$", "", name)
+
+
+def _spans(names: Sequence[str]) -> str:
+    """Names as text, with runs of consecutive numbers shortened: "GPU0..GPU7, GPU9"."""
+    runs: list[list[str]] = []
+    for name in names:
+        if runs and _follows(runs[-1][-1], name):
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    return ", ".join(_span(run) if len(run) > 2 else ", ".join(run) for run in runs)
+
+
+def _span(names: Sequence[str]) -> str:
+    return f"{names[0]}..{names[-1]}"
+
+
+def _follows(before: str, name: str) -> bool:
+    """Whether two names have one stem and consecutive numbers."""
+    stem = _stem(before)
+    digits, next_digits = before[len(stem) :], name[len(stem) :]
+    if not (digits and name.startswith(stem) and next_digits.isdecimal()):
+        return False
+    return int(next_digits) == int(digits) + 1
