@@ -1,0 +1,96 @@
+"""What is drawn fits and is whole; what is written for NCCL reads back as the same machine."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support import NO_CORPUS, corpus_files
+from topo.errors import TopologyError
+from topo.presets import PRESETS, preset
+from topo.readers import nccl_xml
+from topo.synthetic import synthetic
+from topo.topology import Link, Topology
+from topo.writers import dot, text
+from topo.writers import nccl_xml as writer
+
+UNREADABLE = re.compile("cut|NOT-NCCL|silink")
+CAPTURES = [
+    path for path in corpus_files("machines/*.xml") + corpus_files("nccl-xml/*.xml") if not UNREADABLE.search(path.name)
+]
+of_captures = pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+
+
+def read(path: Path) -> Topology:
+    return nccl_xml.read(path.read_text(encoding="utf-8"), path.name)
+
+
+@pytest.mark.skipif(not CAPTURES, reason=NO_CORPUS)
+@of_captures
+def test_nccl_xml_reads_back_the_same(path: Path) -> None:
+    topology = read(path)
+    again = nccl_xml.read(writer.render(topology), path.name)
+    assert again.devices == topology.devices
+    assert again.links == topology.links
+    assert again.gpu_ids == topology.gpu_ids
+    assert again.complete == topology.complete
+
+
+@pytest.mark.skipif(not CAPTURES, reason=NO_CORPUS)
+@of_captures
+def test_drawings_fit_80_columns_and_leave_nothing_out(path: Path) -> None:
+    topology = read(path)
+    drawn = text.render(topology)
+    assert max(map(len, drawn.splitlines())) <= text.WIDTH
+    many = {device.name for device in topology.of_kind("nic")} if " x  " in drawn else set()
+    assert not [device.name for device in topology.devices if device.name not in drawn and device.name not in many]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_for_nccl_are_the_presets(name: str) -> None:
+    topology = preset(name)
+    again = nccl_xml.read(writer.render(topology))
+    named = [replace(device, model=None) for device in topology.devices if device.kind != "host_memory"]
+    assert list(again.devices) == named
+    assert set(again.links) == {link for link in topology.links if "memory" not in link.id}
+
+
+def test_bus_ids_that_are_not_known_are_made_up_and_said_to_be() -> None:
+    known = preset("pcie-4gpu")
+    topology = replace(known, devices=tuple(replace(device, pci=None) for device in known.devices))
+    xml = writer.render(topology)
+    assert xml.startswith("<!-- bus ids are placeholders")
+    assert "16.0 GT/s PCIe" in xml
+    again = nccl_xml.read(xml)
+    assert len({device.pci.bus_id for device in again.of_kind("gpu") if device.pci}) == 4
+
+
+def test_a_machine_without_a_processor_cannot_be_written_for_nccl() -> None:
+    with pytest.raises(TopologyError, match="no NUMA node"):
+        writer.render(synthetic("ring:3,bandwidth=1GB/s"))
+
+
+def test_a_dead_link_is_seen() -> None:
+    topology = synthetic("fully-connected:3,bandwidth=1GB/s")
+    links = tuple(replace(link, state="inactive") if link.id == "GPU0->GPU1" else link for link in topology.links)
+    broken = replace(topology, links=links)
+    assert "GPU0 - GPU1 1 DOWN; GPU2 1" in text.render(broken)
+    assert '"GPU0" -- "GPU1" [label="network 1", penwidth=1.0, color=red, style=dashed, dir=forward]' in dot.render(
+        broken
+    )
+
+
+def test_both_directions_of_a_link_are_one_edge_where_they_are_equal() -> None:
+    topology = synthetic("ring:2,bandwidth=100GB/s")
+    assert dot.render(topology).count(" -- ") == 1
+    uneven = (Link("GPU0", "GPU1", "network", 1e9), Link("GPU1", "GPU0", "network", 2e9))
+    assert dot.render(replace(topology, links=uneven)).count("dir=forward") == 2
+
+
+def test_many_alike_are_one_line() -> None:
+    lines = text.render(synthetic("switch:1024,bandwidth=200GB/s")).splitlines()
+    assert "  SW0 - GPU0..GPU1023: 200 each" in lines
+    assert len(lines) < 8
