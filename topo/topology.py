@@ -80,7 +80,10 @@ class CpuFacts:
 
 @dataclass(frozen=True, slots=True)
 class NicFacts:
-    """What a network interface says of itself; `bandwidth_bytes_per_s` is its port's rate, one direction."""
+    """What a network interface says of itself; `bandwidth_bytes_per_s` is its port's rate, one direction.
+
+    `os_name` is what the operating system calls it (`mlx5_0`), where the source's label is another (`NIC0`).
+    """
 
     index: int | None = None
     bandwidth_bytes_per_s: float | None = None
@@ -90,6 +93,7 @@ class NicFacts:
     max_connections: int | None = None
     gdr: bool | None = None
     collnet: bool | None = None
+    os_name: str | None = None
     rail: int | None = None
     plane: int | None = None
 
@@ -179,6 +183,15 @@ class Topology:
         graph.add_nodes_from((device.id, {"device": device}) for device in self.devices)
         graph.add_edges_from((link.src, link.dst, link.kind, {"link": link}) for link in self.links)
         return nx.freeze(graph)
+
+    @cached_property
+    def adjacency(self) -> dict[str, tuple[Link, ...]]:
+        """The active links that leave each device, by its id, in the topology's order; to be read, never changed."""
+        leaving: dict[str, list[Link]] = {device.id: [] for device in self.devices}
+        for link in self.links:
+            if link.state == "active":
+                leaving[link.src].append(link)
+        return {device_id: tuple(links) for device_id, links in leaving.items()}
 
     @cached_property
     def _by_id(self) -> dict[str, Device]:

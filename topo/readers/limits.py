@@ -1,0 +1,9 @@
+"""How much text a reader takes: what is larger is refused at once, before any of it is looked at."""
+
+from __future__ import annotations
+
+MAX_MATRIX_CHARS = 2**20
+"""Most characters of a text with a matrix in it. The largest real matrix (72 GPUs with their NICs) has some 100,000."""
+
+MAX_MATRIX_DEVICES = 256
+"""Most devices one matrix may name: the number of pairs grows with its square."""
