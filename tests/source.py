@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from tests.support import ROOT
@@ -63,14 +63,16 @@ class Import:
         return self.name.partition(".")[0]
 
 
-def modules() -> list[Module]:
+@cache
+def modules() -> tuple[Module, ...]:
     """Every module of the three packages, by path."""
-    return [Module(path) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return tuple(Module(path) for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
 
 
-def imports(module: Module) -> list[Import]:
+@cache
+def imports(module: Module) -> tuple[Import, ...]:
     """Everything the module imports, at import time, in a function or for type checking only."""
-    return list(_imports(module.tree, at_import=True))
+    return tuple(_imports(module.tree, at_import=True))
 
 
 def functions(module: Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
