@@ -14,14 +14,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from topo.errors import EnvironmentMissing, MeasurementError
 from validate.jobs import Run, run_to_plain
 from validate.measurement import Measurement
-from validate.progress import DONE, FAILED, Report, read_reports
+from validate.progress import DONE, FAILED, Report, is_alive, read_reports
 from validate.worker import JOBS_FILE, RESULTS_FILE
 
 POLL_S = 0.05
@@ -54,19 +56,27 @@ def require_torch() -> None:
         )
 
 
-def launch(run: Run, *, timeout_s: float = 300.0, environment: dict[str, str] | None = None) -> Outcome:
+def launch(
+    run: Run,
+    *,
+    timeout_s: float = 300.0,
+    stall_s: float | None = None,
+    environment: dict[str, str] | None = None,
+) -> Outcome:
     """Run all jobs in processes of their own and return what they brought, within about `timeout_s` seconds.
 
-    `environment` is added to the processes' own. EnvironmentMissing where torch is not installed.
+    With `stall_s` it also ends when no process has come any further for so long, once all are at work. `environment`
+    is added to the processes' own. EnvironmentMissing where torch is not installed.
     """
     require_torch()
     with tempfile.TemporaryDirectory(prefix="toposcope-") as name:
         folder = Path(name)
-        plan = {"run": run_to_plain(run), "timeout_s": timeout_s}
+        plan = {"run": run_to_plain(run), "timeout_s": timeout_s, "launcher_pid": os.getpid()}
         (folder / JOBS_FILE).write_text(json.dumps(plan), encoding="utf-8")
         with (folder / LOG_FILE).open("w", encoding="utf-8") as log:
             process = subprocess.Popen(
                 _command(run, folder),
+                cwd=name,
                 env={**_environment(), **(environment or {}), "TMPDIR": name},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -74,11 +84,29 @@ def launch(run: Run, *, timeout_s: float = 300.0, environment: dict[str, str] | 
                 start_new_session=True,
             )
             try:
-                failure, culprits = _watch(run, process, folder, time.monotonic() + timeout_s, timeout_s)
+                with _ending_tidily():
+                    failure, culprits = _watch(run, process, folder, _Limits(timeout_s, stall_s))
             finally:
                 _stop(process, folder, run.num_processes)
         measurements, values = _results(folder)
         return Outcome(measurements, values, failure, culprits)
+
+
+@contextlib.contextmanager
+def _ending_tidily() -> Iterator[None]:
+    """Within it, the signal to terminate ends the program as an exception does: with all that stands in `finally`."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _command(run: Run, folder: Path) -> list[str]:
@@ -98,55 +126,66 @@ def _environment() -> dict[str, str]:
 
 
 def _import_path() -> list[str]:
-    """Where this package lies first, so that the processes find it also where it is not installed."""
+    """Where this package lies first; nothing is taken from the folder that the user happens to be in."""
     root = str(Path(__file__).resolve().parent.parent)
-    return [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return [root, *(os.path.abspath(path) for path in given)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """How long all may take, and how long nothing may move once all processes are at work; None for no such limit."""
+
+    timeout_s: float
+    stall_s: float | None
 
 
 def _watch(
-    run: Run, process: subprocess.Popen[bytes], folder: Path, deadline_s: float, timeout_s: float
+    run: Run, process: subprocess.Popen[bytes], folder: Path, limits: _Limits
 ) -> tuple[str | None, tuple[int, ...]]:
-    """Wait for the end, for a process that is gone, or for the deadline; what went wrong, and who is to blame."""
+    """Wait for the end, a process that is gone, or a limit; what went wrong, and who is to blame."""
+    started_s = moved_s = time.monotonic()
+    seen: object = None
     while True:
         ended = process.poll() is not None
         reports = read_reports(folder, run.num_processes)
+        now_s = time.monotonic()
         if len(reports) == run.num_processes and all(report.state == DONE for report in reports.values()):
             return None, ()
-        gone = _gone(reports)
-        if gone or any(report.state == FAILED for report in reports.values()):
+        if _in_trouble(reports):
             time.sleep(LAST_WORDS_S)
-            return _died(run, read_reports(folder, run.num_processes), gone)
-        if ended:
+            reports = read_reports(folder, run.num_processes)
+            if _in_trouble(reports):
+                return _died(run, reports)
+        elif ended:
             return _never_started(folder, reports, run), ()
-        if time.monotonic() > deadline_s:
-            return _timed_out(run, reports, timeout_s)
+        elif now_s > started_s + limits.timeout_s:
+            return _timed_out(run, reports, f"no end after {limits.timeout_s:g} s")
+        at_work = len(reports) == run.num_processes and all(report.job for report in reports.values())
+        places = [(report.count, report.job) for report in reports.values()]
+        if places != seen or not at_work:
+            seen, moved_s = places, now_s
+        elif limits.stall_s is not None and now_s > moved_s + limits.stall_s:
+            return _timed_out(run, reports, f"nothing has moved for {limits.stall_s:g} s")
         time.sleep(POLL_S)
+
+
+def _in_trouble(reports: dict[int, Report]) -> bool:
+    return bool(_gone(reports)) or any(report.state == FAILED for report in reports.values())
 
 
 def _gone(reports: dict[int, Report]) -> tuple[int, ...]:
     """Processes that are no more and have not said goodbye."""
-    return tuple(rank for rank, report in reports.items() if not report.ended and not _alive(report.pid))
+    return tuple(rank for rank, report in reports.items() if not report.ended and not is_alive(report.pid))
 
 
-def _alive(pid: int) -> bool:
-    """Whether the process runs; one that has ended but was not waited for yet does not."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    with contextlib.suppress(OSError):
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-        return state not in ("Z", "X")
-    return True
-
-
-def _died(run: Run, reports: dict[int, Report], gone: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+def _died(run: Run, reports: dict[int, Report]) -> tuple[str, tuple[int, ...]]:
     """The sentence about ranks that died or failed: the dead first, else the one that failed first."""
+    gone = _gone(reports)
     failed = sorted((r for r in reports.values() if r.state == FAILED), key=lambda report: report.at_s)
     if gone:
         last = reports[gone[0]]
-        words = "without a word (killed, crashed or out of memory)"
-        what = f"{_ranks(run, gone)} died {words}{_during(last)}"
+        what = f"{_ranks(run, gone)} died without a word{_during(last)} (killed, crashed or out of memory)"
         culprits = gone
     else:
         what = f"{_ranks(run, [failed[0].rank])} failed{_during(failed[0])}: {failed[0].error.rstrip('.')}"
@@ -154,7 +193,7 @@ def _died(run: Run, reports: dict[int, Report], gone: tuple[int, ...]) -> tuple[
     return f"{what}; {_answered(run, reports, culprits)}", culprits
 
 
-def _timed_out(run: Run, reports: dict[int, Report], timeout_s: float) -> tuple[str, tuple[int, ...]]:
+def _timed_out(run: Run, reports: dict[int, Report], head: str) -> tuple[str, tuple[int, ...]]:
     """The sentence about ranks that keep the others waiting: those that never began, stand still, or came least far."""
     absent = [rank for rank in range(run.num_processes) if rank not in reports]
     now = time.time()
@@ -162,7 +201,6 @@ def _timed_out(run: Run, reports: dict[int, Report], timeout_s: float) -> tuple[
     furthest = max((report.count for report in reports.values()), default=0)
     behind = [rank for rank, report in reports.items() if not report.ended and report.count < furthest]
     culprits = tuple(absent or frozen or behind)
-    head = f"no end after {timeout_s:g} s"
     if not culprits:
         where = _during(next(iter(reports.values()))) if reports else ""
         return f"{head}{where}: all ranks are at work, give a longer --timeout or smaller sizes", ()
@@ -180,7 +218,7 @@ def _never_started(folder: Path, reports: dict[int, Report], run: Run) -> str:
 
 
 def _during(report: Report) -> str:
-    return f" (last seen in {report.job})" if report.job else " while starting"
+    return f", last seen in {report.job}" if report.job else " while starting"
 
 
 def _ranks(run: Run, numbers: list[int] | tuple[int, ...]) -> str:

@@ -6,6 +6,7 @@ timed path only counts. Files are replaced whole, never seen half written.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -54,15 +55,30 @@ def read_reports(folder: Path, num_processes: int) -> dict[int, Report]:
     return reports
 
 
-class Reporter:
-    """Writes this process' reports, and ends it when it is told to, when its parent is gone, or at the deadline."""
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that has ended but was not waited for yet does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    with contextlib.suppress(OSError):
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+        return state not in ("Z", "X")
+    return True
 
-    def __init__(self, folder: Path, rank: int, deadline_s: float) -> None:
-        """`deadline_s` is on the clock of `time.monotonic`."""
+
+class Reporter:
+    """Writes this process' reports, and ends it when it is told to, when it is left alone, or at the deadline."""
+
+    def __init__(self, folder: Path, rank: int, deadline_s: float, launcher_pid: int) -> None:
+        """`deadline_s` is on the clock of `time.monotonic`; without the launcher's process nobody waits for results."""
         self._path = report_path(folder, rank)
         self._rank = rank
         self._deadline_s = deadline_s
         self._parent = os.getppid()
+        self._launcher_pid = launcher_pid
         self._lock = threading.Lock()
         self._state, self._error, self._job, self._count = STARTING, "", "", 0
 
@@ -94,7 +110,7 @@ class Reporter:
     def _watch(self) -> None:
         while True:
             told = _told_to_stop()
-            orphaned = os.getppid() != self._parent
+            orphaned = os.getppid() != self._parent or not is_alive(self._launcher_pid)
             if told or orphaned or time.monotonic() > self._deadline_s:
                 if self._state in (STARTING, RUNNING):
                     self._state = STOPPED

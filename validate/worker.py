@@ -77,7 +77,7 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0])
     rank = int(os.environ["RANK"])
     plain = json.loads((folder / JOBS_FILE).read_text(encoding="utf-8"))
-    reporter = Reporter(folder, rank, time.monotonic() + plain["timeout_s"] + GRACE_S)
+    reporter = Reporter(folder, rank, time.monotonic() + plain["timeout_s"] + GRACE_S, plain["launcher_pid"])
     reporter.start()
     try:
         run_jobs(run_from_plain(plain["run"]), folder, reporter, plain["timeout_s"])

@@ -1,0 +1,143 @@
+"""`topo validate` as a user runs it: real gloo processes once, files otherwise."""
+
+from __future__ import annotations
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.support import NO_CORPUS, corpus_files
+from topo.cli import main
+from validate import launch
+
+STAR = "switch:2,bandwidth=1GB/s,latency=1us"
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: no processes are started")
+A100 = corpus_files("nccl-tests/001-*.txt")
+
+
+def validate(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["validate", *arguments], prog_name="topo")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
+    """One real run over two gloo processes, kept as JSON."""
+    path = tmp_path_factory.mktemp("run") / "run.json"
+    options = ["--backend", "gloo", "--ranks", "2", "--size", "8,64K", "-n", "3", "-w", "1", "--reduction", "avg"]
+    return path, validate("run", *options, "--timeout", "120", "--format", "json", "-o", str(path))
+
+
+@needs_torch
+def test_a_run_over_gloo_prints_predicted_beside_measured(measured: tuple[Path, Result]) -> None:
+    path, result = measured
+    assert result.exit_code == 0, result.stderr
+    assert "predicted from point-to-point messages alone" in result.stderr
+    document = json.loads(path.read_text())
+    assert (document["schema"], document["backend"], document["num_ranks"]) == ("measurements/1", "gloo", 2)
+    assert document["collective"] == "all_reduce"
+    names = [(row["num_bytes"], row["algorithm"]) for row in document["rows"]]
+    assert names == [
+        (num_bytes, name) for num_bytes in (8, 65536) for name in ("builtin", "ring", "tree", "parameter-server")
+    ]
+    for row in document["rows"]:
+        assert row["predicted_s"] > 0
+        assert row["relative_error"] == pytest.approx(row["predicted_s"] / row["measured_s"] - 1)
+        assert row["verdict"] in ("OK", "LOW", "HIGH")
+        assert row["correct"] is True
+    assert [row["executor"] for row in document["rows"][:2]] == ["builtin", "point-to-point"]
+    assert all(len(row["samples_s"]) == 3 for row in document["measurements"])
+    assert document["point_to_point"]["pair_bytes_per_s"] > 0
+
+
+@needs_torch
+def test_a_run_is_compared_with_a_topology_and_with_itself(measured: tuple[Path, Result]) -> None:
+    path = str(measured[0])
+    against = validate("compare", path, "--topology", STAR, "--format", "json")
+    document = json.loads(against.stdout)
+    assert against.exit_code == 1
+    assert {row["verdict"] for row in document["rows"]} == {"LOW"}
+    assert "LOW: " in against.stderr
+    assert validate("compare", path, "--topology", STAR, "--tolerance", "10").exit_code == 0
+    same = validate("compare", path, path, "--format", "json")
+    assert same.exit_code == 0
+    assert {row["verdict"] for row in json.loads(same.stdout)["rows"]} == {"SAME"}
+
+
+@needs_torch
+def test_a_rank_that_dies_ends_the_run_with_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPOSCOPE_FAULT", "kill:1:after=6")
+    options = ["--backend", "gloo", "--ranks", "2", "--size", "8", "-n", "2", "-w", "0", "--timeout", "120"]
+    result = validate("run", *options, "--format", "csv")
+    assert result.exit_code == 1
+    assert "rank 1 died without a word" in result.stderr
+    assert "rank 0 answered" in result.stderr
+    assert "2 results so far are kept" in result.stderr
+    assert [line.split(",")[1] for line in result.stdout.splitlines()] == ["algorithm", "builtin", "ring"]
+
+
+def test_without_torch_the_exit_status_is_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: None)
+    result = validate("run")
+    assert result.exit_code == 3
+    assert "pip install 'toposcope[validate]'" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--backend", "gloo", "--algorithm", "rign"], "did you mean 'ring'?"),
+        (["--backend", "gloo", "--collective", "broadcast", "--algorithm", "ring"], "ring runs all_reduce"),
+        (["--backend", "gloo", "--collective", "allredcue"], "unknown collective"),
+        (["--backend", "gloo", "--dtype", "float31"], "unknown dtype"),
+        (["--backend", "gloo", "--reduction", "mean"], "unknown reduction"),
+        (["--backend", "gloo", "--size", "10"], "no whole number of float32"),
+        (["--backend", "gloo", "--ranks", "3", STAR], "has 2 ranks, 3 are to be measured"),
+        (["--backend", "gloo", "--gpus", "0"], "--gpus picks GPUs of TOPOLOGY"),
+        (["--backend", "gloo", "no-such-thing"], "no-such-thing"),
+        (["--ranks", "1"], "1 is not in the range"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_starts(
+    arguments: list[str], complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch.subprocess, "Popen", lambda *args, **kwargs: pytest.fail("a process was started"))
+    result = validate("run", *arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif(not A100, reason=NO_CORPUS)
+def test_nccl_tests_output_is_held_against_a_machine() -> None:
+    wide = validate("compare", str(A100[0]), "--topology", "dgx-a100", "--tolerance", "0.9", "--format", "json")
+    assert wide.exit_code == 0, wide.stderr
+    document = json.loads(wide.stdout)
+    assert (document["schema"], document["num_ranks"]) == ("validate-compare/1", 8)
+    assert document["rows"][0]["measured_s"] == 3.473e-05
+    assert {row["verdict"] for row in document["rows"]} == {"OK"}
+    strict = validate("compare", str(A100[0]), "--topology", "dgx-a100", "--tolerance", "0.001")
+    assert strict.exit_code == 1
+    assert "LOW: " in strict.stderr
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif(not A100, reason=NO_CORPUS)
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "give FILE with --topology TOPOLOGY, or two files"),
+        ([str(path) for path in A100] + ["--topology", "dgx-a100", "--nodes", "2"], "with 8 ranks"),
+        ([str(path) for path in A100] + ["--topology", "dgx-a100", "--algorithm", "rng"], "did you mean 'ring'"),
+        (["nothing.txt", "--topology", "dgx-a100"], "nothing.txt"),
+    ],
+)
+def test_a_comparison_that_cannot_be_made_is_refused(arguments: list[str], complaint: str) -> None:
+    result = validate("compare", *(arguments or [str(A100[0])]))
+    assert result.exit_code == 2
+    assert complaint in result.stderr

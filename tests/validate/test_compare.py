@@ -1,0 +1,101 @@
+"""Verdicts with their reasons, and what counts as a change between two measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sim.prediction import LinkLoad, Prediction
+from sim.workload import Workload
+from topo.errors import MeasurementError
+from validate.compare import Comparison, changes, compare
+from validate.measurement import Measurement
+
+WORKLOAD = Workload("all_reduce", 1_000_000)
+
+
+def measured(*samples_s: float, algorithm: str = "ring") -> Measurement:
+    return Measurement(WORKLOAD, 2, "recorded", "point-to-point", algorithm, samples_s)
+
+
+def predicted(duration_s: float, busy_fraction: float = 1.0) -> Prediction:
+    load = LinkLoad("GPU3->NVS0", 1e6, 1e9, busy_fraction)
+    return Prediction(WORKLOAD, 2, "ring", "simple", 1, "event", "ideal", duration_s, (load,))
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "error", "verdict"),
+    [(1e-3, 0.0, "OK"), (0.75e-3, -0.25, "OK"), (0.7e-3, -0.3, "LOW"), (1.25e-3, 0.25, "OK"), (1.3e-3, 0.3, "HIGH")],
+)
+def test_slower_than_predicted_is_low_and_faster_is_high(duration_s: float, error: float, verdict: str) -> None:
+    (row,) = compare([predicted(duration_s)], [measured(1e-3)])
+    assert row.relative_error == pytest.approx(error)
+    assert row.verdict == verdict
+
+
+def test_a_low_row_says_expected_and_measured_and_which_link_limits() -> None:
+    reason = Comparison(predicted(0.5e-3), measured(1e-3)).reason
+    assert reason == (
+        "50% of what is predicted (1 GB/s of busbw where 2 GB/s is expected), tolerance 25%: limited by GPU3->NVS0"
+    )
+    assert Comparison(predicted(0.5e-3, 0.1), measured(1e-3)).reason.endswith("latencies decide, not a link")
+    assert "faster than the topology and profile allow" in Comparison(predicted(2e-3), measured(1e-3)).reason
+
+
+@given(st.floats(1e-7, 10), st.floats(1e-7, 10), st.floats(0, 2))
+def test_the_verdict_is_the_relative_error_against_the_tolerance(
+    duration_s: float, median_s: float, tolerance: float
+) -> None:
+    row = Comparison(predicted(duration_s), measured(median_s), tolerance)
+    assert row.relative_error == pytest.approx(duration_s / median_s - 1)
+    assert (row.verdict == "OK") == (abs(row.relative_error) <= tolerance)
+    assert (row.verdict == "LOW") == (row.relative_error < -tolerance)
+
+
+def test_unlike_things_are_not_compared() -> None:
+    with pytest.raises(MeasurementError, match="2 predictions for 1 measurements"):
+        compare([predicted(1), predicted(1)], [measured(1)])
+    with pytest.raises(MeasurementError, match="3 ranks beside a measurement of all_reduce, 1000000 bytes, 2 ranks"):
+        compare([replace(predicted(1), num_ranks=3)], [measured(1)])
+
+
+BEFORE = (1.00e-3, 1.01e-3, 0.99e-3, 1.02e-3, 0.98e-3)
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.0, "SAME"), (1.03, "SAME"), (1.2, "SLOWER"), (0.8, "FASTER"), (3.0, "SLOWER")]
+)
+def test_medians_apart_beyond_noise_are_a_change(factor: float, verdict: str) -> None:
+    (delta,) = changes([measured(*BEFORE)], [measured(*(sample * factor for sample in BEFORE))])
+    assert delta.ratio == pytest.approx(factor)
+    assert delta.verdict == verdict
+    assert delta.low_ratio is not None
+    assert delta.high_ratio is not None
+    assert delta.low_ratio <= delta.ratio <= delta.high_ratio
+
+
+def test_what_noise_explains_is_no_change() -> None:
+    noisy = (1e-3, 5e-3, 1e-3, 6e-3, 1.5e-3)
+    (delta,) = changes([measured(*noisy)], [measured(*reversed(noisy), 1.2e-3, 4e-3)])
+    assert delta.verdict == "SAME"
+
+
+def test_single_samples_are_compared_by_the_tolerance_alone() -> None:
+    (delta,) = changes([measured(1e-3)], [measured(1.06e-3)])
+    assert (delta.verdict, delta.low_ratio, delta.high_ratio) == ("SLOWER", None, None)
+    assert "tells nothing of noise" in delta.reason
+
+
+def test_the_same_samples_give_the_same_interval() -> None:
+    sides = [measured(*BEFORE)], [measured(*BEFORE, 2e-3)]
+    assert changes(*sides) == changes(*sides)
+
+
+def test_only_what_both_sides_have_is_compared() -> None:
+    both = changes([measured(1), measured(1, algorithm="tree")], [measured(1, algorithm="tree")])
+    assert [delta.after.algorithm for delta in both] == ["tree"]
+    with pytest.raises(MeasurementError, match="no workload in common"):
+        changes([measured(1)], [measured(1, algorithm="tree")])

@@ -1,0 +1,133 @@
+"""Files of measurements in every format that is read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support import NO_CORPUS, corpus_files
+from topo.errors import CaptureError, MeasurementError, NameChoiceError
+from topo.jsonio import encode
+from validate import loopback, published
+from validate.documents import SCHEMA, Hints, MeasurementSet, parse_measurements, read_measurements
+from validate.loopback import PointToPoint
+from validate.measurement import Measurement, Setting
+
+PUBLISHED = corpus_files("measurements/*.json")
+TITLES = "#  size  count  type  redop  root  time  algbw  busbw  #wrong"
+RANKS = "#  Rank  0 Group  0 Pid 1 on a device  0 [0x1] X\n#  Rank  7 Group  0 Pid 8 on a device  7 [0x8] X"
+
+
+def table(row: str, *, head: str = RANKS) -> str:
+    return f"{head}\n{TITLES}\n{row}\n"
+
+
+def parse(text: str, collective: str | None = None, num_ranks: int | None = None) -> MeasurementSet:
+    return parse_measurements(text, "run.txt", Hints(collective, num_ranks))
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif(not PUBLISHED, reason=NO_CORPUS)
+def test_every_published_run_is_read_but_for_collectives_unknown_here() -> None:
+    num_samples = 0
+    for path in PUBLISHED:
+        document = json.loads(path.read_text())
+        if document["collective"] == "sendrecv":
+            with pytest.raises(NameChoiceError, match="unknown collective 'sendrecv'"):
+                read_measurements(path)
+            continue
+        found = read_measurements(path)
+        expected = [(row["num_bytes"], row["time_s"]) for row in document["samples"]]
+        assert [(row.workload.num_bytes, row.median_s) for row in found.measurements] == expected
+        assert {row.num_ranks for row in found.measurements} == {document["num_ranks"]}
+        num_samples += len(expected)
+    assert num_samples > 2700
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif(not PUBLISHED, reason=NO_CORPUS)
+def test_a_published_run_with_an_unknown_key_is_refused() -> None:
+    document = json.loads(PUBLISHED[0].read_text())
+    with pytest.raises(CaptureError, match=r"\$\.machine\.nodse is no key here: did you mean 'nodes'"):
+        published.read(json.dumps({**document, "machine": {**document["machine"], "nodse": 1}}))
+
+
+def test_our_own_document_is_read_back_as_it_was() -> None:
+    facts = PointToPoint(2, 1e-4, 2e-4, 1e9, 1e9)
+    (row,) = parse(table("1000000 250000 float sum -1 1000 1.00 1.75 0")).measurements
+    full = Measurement(
+        row.workload, 2, "gloo", "point-to-point", "ring", (1.0, 2.0), 5, True, (Setting("torch", "2.1"),), (), "here"
+    )
+    found = MeasurementSet("x", (row, full), loopback.topology(facts), loopback.profile(facts), facts, "rank 1 died")
+    text = encode(found, SCHEMA, derived={"rows": [], "backend": "gloo", "collective": "all_reduce", "num_ranks": 2})
+    assert parse(text) == found
+
+
+def test_a_table_that_names_all_needs_no_hints() -> None:
+    head = f"# Collective test starting: all_reduce_perf\n{RANKS}"
+    found = parse(table("1000000 250000 float sum -1 1000 1.00 1.75 0", head=head))
+    (row,) = found.measurements
+    assert (row.workload.collective, row.workload.dtype, row.num_ranks) == ("all_reduce", "float32", 8)
+    assert (row.backend, row.algorithm, row.correct, row.samples_s) == ("nccl-tests", "builtin", True, (1e-3,))
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ("1000000 250000 float sum -1 100 10.0 17.5 0", "all_reduce"),
+        ("1000000 250000 float sum -1 100 10.0 8.75 0", "reduce_scatter"),
+        ("1000000 250000 float none 0 100 10.0 10.0 0", "broadcast"),
+        ("1000000 250000 float sum 0 100 10.0 10.0 0", "reduce"),
+    ],
+)
+def test_a_collective_that_only_one_row_of_the_table_fits_is_found(row: str, name: str) -> None:
+    assert parse(table(row)).measurements[0].workload.collective == name
+
+
+@pytest.mark.parametrize(
+    ("text", "hints", "complaint"),
+    [
+        (table("1000000 31250 float none -1 100 10.0 8.75 0"), {}, "fit all_gather, all_to_all: add --collective"),
+        (table("1000000 250000 float sum -1 100 10.0 17.5 0", head="#"), {}, "how many ranks ran: add --ranks"),
+        (
+            table("1000000 250000 float sum -1 100 10.0 17.5 0", head="#"),
+            {"collective": "all_reduce", "num_ranks": 16},
+            "busbw / algbw is 1.750, but all_reduce over 16 ranks has 1.875",
+        ),
+        (
+            table("1000000 250000 float sum -1 100 10.0 17.5 0", head=f"x/all_reduce_perf -b 8\n{RANKS}"),
+            {"collective": "broadcast"},
+            "holds all_reduce, but --collective broadcast was given",
+        ),
+    ],
+)
+def test_what_the_file_leaves_open_is_asked_for_and_what_it_contradicts_refused(
+    text: str, hints: dict, complaint: str
+) -> None:
+    with pytest.raises(MeasurementError, match=complaint):
+        parse(text, **hints)
+
+
+def test_rows_set_aside_are_remarked_upon() -> None:
+    good = "1000000 250000 float sum -1 100 10.0 17.5 0"
+    found = parse(table(f"{good}\n{good[:-1]}12"))
+    assert found.remarks == ("line 5 is set aside: 12 wrong results",)
+    assert len(found.measurements) == 1
+    with pytest.raises(CaptureError, match="no row is a measurement: line 4 is set aside"):
+        parse(table(f"{good[:-1]}12"))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [("hello", "in no known format"), ('{"schema": "topology/1"}', "a document of schema 'topology/1'")],
+)
+def test_other_texts_are_refused_with_what_is_read(text: str, what: str) -> None:
+    with pytest.raises(CaptureError, match=f"{what}: read are nccl-tests"):
+        parse(text)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="nothing"):
+        read_measurements(tmp_path / "nothing.txt")

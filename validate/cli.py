@@ -1,0 +1,287 @@
+"""`topo validate`: measure, and hold predictions or other measurements against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sim.cli_options import size_options
+from topo.cli_common import Output, TopologyArgument, note, output_options
+
+if TYPE_CHECKING:
+    from sim.profile import Profile
+    from topo.cluster import Cluster
+    from topo.topology import Topology
+    from validate.documents import Hints
+    from validate.jobs import BackendName
+    from validate.session import Request, Session
+
+ALGORITHMS_BY_DEFAULT = "builtin,ring,tree,parameter-server"
+GLOO_RANKS_BY_DEFAULT = 4
+FINDING = 1
+
+
+@click.group()
+def validate() -> None:
+    """Measure collectives for real and compare with what is predicted."""
+
+
+@validate.command("run", short_help="Measure here; predicted beside measured.")
+@click.argument("topology", required=False)
+@click.option(
+    "--backend",
+    type=click.Choice(("auto", "nccl", "gloo")),
+    default="auto",
+    show_default=True,
+    help="nccl on GPUs, gloo on processors; auto is nccl where there are at least 2 GPUs.",
+)
+@click.option("--ranks", type=click.IntRange(min=2), help="How many ranks (default: TOPOLOGY's, all GPUs, or 4).")
+@click.option("--gpus", metavar="LIST", help="GPUs of TOPOLOGY that take part, such as 0-3,6.")
+@click.option("--collective", default="all_reduce", show_default=True, help="Which collective.")
+@click.option(
+    "--algorithm",
+    "algorithms",
+    multiple=True,
+    metavar="LIST",
+    default=(ALGORITHMS_BY_DEFAULT,),
+    help="builtin (the library's own) and names such as ring,tree,parameter-server; all of these by default.",
+)
+@click.option("--chunks", type=click.IntRange(min=1), help="Pipeline chunks per tree or server.")
+@click.option("-n", "--iterations", type=click.IntRange(min=1), default=20, show_default=True, help="Timed runs.")
+@click.option("-w", "--warmups", type=click.IntRange(min=0), default=5, show_default=True, help="Runs before them.")
+@click.option("--dtype", default="float32", show_default=True, help="Type of the elements.")
+@click.option("--reduction", default="sum", show_default=True, help="sum, avg, min or max.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=300, show_default=True, help="Seconds for all of it.")
+@click.option("--tolerance", type=click.FloatRange(min=0), default=0.25, show_default=True, help="Until LOW or HIGH.")
+@click.option("--profile", default="auto", show_default=True, help="For TOPOLOGY: auto, ideal, or a JSON file.")
+@size_options("1K", "4M", 16)
+@output_options("table", "json", "csv", "md")
+@click.pass_context
+def run(
+    context: click.Context,
+    topology: str | None,
+    backend: str,
+    ranks: int | None,
+    gpus: str | None,
+    collective: str,
+    algorithms: tuple[str, ...],
+    chunks: int | None,
+    iterations: int,
+    warmups: int,
+    dtype: str,
+    reduction: str,
+    timeout: float,
+    tolerance: float,
+    profile: str,
+    sizes: tuple[int, ...],
+    output: Output,
+) -> None:
+    """Run collectives on processes of this machine and print predicted beside measured.
+
+    Without TOPOLOGY, gloo is predicted from point-to-point messages measured first, nccl from what discover finds.
+    Exit status 1: a rank died or hung, a result is wrong, or TOPOLOGY was given and a row is LOW.
+    """
+    from sim.collective import collective as collective_of
+    from sim.workload import Workload
+    from validate.session import Request, run_session
+
+    chosen, machine = _place(topology, gpus, backend)
+    request = Request(
+        backend=chosen,
+        num_ranks=ranks or (machine.num_ranks if machine else GLOO_RANKS_BY_DEFAULT),
+        workloads=tuple(Workload(collective_of(collective).name, size, dtype, reduction) for size in sizes),
+        algorithms=_names(algorithms),
+        num_chunks=chunks,
+        num_iterations=iterations,
+        num_warmups=warmups,
+        timeout_s=timeout,
+        tolerance=tolerance,
+    )
+    machine = _first_ranks(machine, request.num_ranks)
+    session = run_session(request, machine, _profile(profile, machine))
+    _print_session(session, request, output)
+    context.exit(_status(session, gates=topology is not None))
+
+
+@validate.command("compare", short_help="Measured against predicted, or before and after.")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path), required=False)
+@click.option("--topology", metavar="TOPOLOGY", help="Compare FILE with what is predicted on this machine.")
+@click.option("--nodes", type=click.IntRange(min=1), default=1, help="How often the node stands.")
+@click.option("--gpus", metavar="LIST", help="GPUs that took part, such as 0-3,6 (default: all).")
+@click.option("--fabric", metavar="TEXT", help="What joins the nodes, as in topo simulate.")
+@click.option("--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, or a JSON file.")
+@click.option("--algorithm", help="Predict this algorithm (default: as measured; auto where the library chose).")
+@click.option("--collective", help="Where FILE does not name its collective.")
+@click.option("--ranks", type=click.IntRange(min=1), help="Where FILE does not say how many ranks there were.")
+@click.option("--tolerance", type=click.FloatRange(min=0), help="Until LOW (default 0.25) or a change (default 0.05).")
+@output_options("table", "json", "csv", "md")
+@click.pass_context
+def compare_files(
+    context: click.Context,
+    file: Path,
+    after: Path | None,
+    topology: str | None,
+    nodes: int,
+    gpus: str | None,
+    fabric: str | None,
+    profile: str,
+    algorithm: str | None,
+    collective: str | None,
+    ranks: int | None,
+    tolerance: float | None,
+    output: Output,
+) -> None:
+    """Compare a measurement with a prediction, or with a later measurement.
+
+    FILE is what nccl-tests printed (or wrote with -J), a measurement/1 document, or what topo validate run wrote.
+    With --topology it is held against the prediction, with AFTER against that. Exit status 1: a row is LOW or SLOWER.
+    """
+    from validate.documents import Hints
+
+    if (after is None) == (topology is None):
+        raise click.UsageError("give FILE with --topology TOPOLOGY, or two files BEFORE AFTER")
+    if after is not None:
+        context.exit(_print_changes(file, after, Hints(collective, ranks), tolerance, output))
+    machine = TopologyArgument(topology or "", nodes, gpus, fabric).load()
+    hints = Hints(collective, ranks or machine.num_ranks)
+    context.exit(_print_comparison(file, machine, hints, profile, algorithm, tolerance, output))
+
+
+def _place(topology: str | None, gpus: str | None, backend: str) -> tuple[BackendName, Topology | Cluster | None]:
+    """The backend, and the machine to predict on: TOPOLOGY, this one for nccl, none for gloo."""
+    from validate.backends.gpus import num_gpus
+    from validate.launch import require_torch
+
+    require_torch()
+    machine = TopologyArgument(topology, gpus=gpus).load() if topology is not None else None
+    if gpus is not None and topology is None:
+        raise click.UsageError("--gpus picks GPUs of TOPOLOGY: give one, or use --ranks and CUDA_VISIBLE_DEVICES")
+    if backend == "gloo":
+        return "gloo", machine
+    found = num_gpus()
+    if backend == "auto" and found < 2:
+        return "gloo", machine
+    return "nccl", machine or _this_machine(found)
+
+
+def _this_machine(num_gpus: int) -> Topology:
+    from topo.capture import capture
+    from topo.errors import EnvironmentMissing
+    from topo.load import read_capture
+
+    if num_gpus < 1:
+        raise EnvironmentMissing("torch finds no GPU, which --backend nccl needs: use --backend gloo")
+    found, remark = read_capture(capture())
+    if remark:
+        note(remark)
+    return found
+
+
+def _first_ranks(machine: Topology | Cluster | None, num_ranks: int) -> Topology | Cluster | None:
+    """The machine's first ranks, where fewer are to run than it has."""
+    from topo.topology import Topology
+
+    if isinstance(machine, Topology) and num_ranks < machine.num_ranks:
+        return machine.take_ranks(range(num_ranks))
+    return machine
+
+
+def _names(given: tuple[str, ...]) -> tuple[str, ...]:
+    """The algorithms of a list with commas, of repeated options, or of both; each once."""
+    return tuple(dict.fromkeys(name.strip() for text in given for name in text.split(",")))
+
+
+def _profile(text: str, machine: Topology | Cluster | None) -> Profile | None:
+    from sim.profile import load_profile
+
+    return None if machine is None else load_profile(text, machine)
+
+
+def _print_session(session: Session, request: Request, output: Output) -> None:
+    from topo.jsonio import encode
+    from validate.documents import SCHEMA
+    from validate.report import comparison_rows, comparison_table, session_notes
+
+    found = session.found
+    name = request.workloads[0].collective
+    title = f"{name} over {request.num_ranks} {request.backend} processes: predicted on {found.name}, and measured"
+    derived = {
+        "backend": request.backend,
+        "collective": name,
+        "num_ranks": request.num_ranks,
+        "rows": comparison_rows(found.measurements, session.comparisons),
+    }
+    for sentence in session_notes(session):
+        note(sentence)
+    table = comparison_table(title, found.measurements, session.comparisons)
+    output.emit(table, lambda: encode(found, SCHEMA, derived=derived))
+
+
+def _status(session: Session, *, gates: bool) -> int:
+    """1 where the run failed or a result is wrong, and where a row is LOW if verdicts are to decide; else 0."""
+    found = session.found
+    low = gates and any(row is not None and row.verdict == "LOW" for row in session.comparisons)
+    wrong = any(row.correct is False for row in found.measurements)
+    return FINDING if found.failure is not None or wrong or low else 0
+
+
+def _print_comparison(
+    file: Path,
+    machine: Topology | Cluster,
+    hints: Hints,
+    profile: str,
+    algorithm: str | None,
+    tolerance: float | None,
+    output: Output,
+) -> int:
+    """Print FILE beside the prediction; the exit status."""
+    from topo.jsonio import encode_document
+    from validate.compare import TOLERANCE
+    from validate.documents import read_measurements
+    from validate.report import comparison_rows, comparison_table
+    from validate.session import hold_against
+
+    found = read_measurements(file, hints)
+    for remark in found.remarks:
+        note(f"{file}: {remark}")
+    within = TOLERANCE if tolerance is None else tolerance
+    comparisons = hold_against(found, machine, _profile(profile, machine), algorithm, within)
+    head = {
+        "source": str(file),
+        "topology": machine.name,
+        "collective": found.measurements[0].workload.collective,
+        "num_ranks": machine.num_ranks,
+        "profile": comparisons[0].prediction.profile,
+        "tolerance": within,
+        "remarks": list(found.remarks),
+    }
+    rows = comparison_rows(found.measurements, comparisons)
+    title = f"{head['collective']} on {machine.name}, {machine.num_ranks} ranks: predicted, profile {head['profile']}"
+    table = comparison_table(f"{title}, and measured, {file}", found.measurements, comparisons)
+    output.emit(table, lambda: encode_document("validate-compare/1", {**head, "rows": rows}))
+    for comparison in comparisons:
+        if comparison.verdict != "OK":
+            note(f"{comparison.measurement.workload.num_bytes} bytes {comparison.verdict}: {comparison.reason}")
+    return FINDING if any(row.verdict == "LOW" for row in comparisons) else 0
+
+
+def _print_changes(before: Path, after: Path, hints: Hints, tolerance: float | None, output: Output) -> int:
+    """Print what changed from one measurement to the other; the exit status."""
+    from topo.jsonio import encode_document
+    from validate.compare import CHANGE_TOLERANCE, changes
+    from validate.documents import read_measurements
+    from validate.report import delta_rows, delta_table
+
+    within = CHANGE_TOLERANCE if tolerance is None else tolerance
+    sides = [read_measurements(path, hints) for path in (before, after)]
+    for path, side in zip((before, after), sides, strict=True):
+        for remark in side.remarks:
+            note(f"{path}: {remark}")
+    deltas = changes(sides[0].measurements, sides[1].measurements, within)
+    head = {"before": str(before), "after": str(after), "tolerance": within}
+    table = delta_table(f"{before} before, {after} after", deltas)
+    output.emit(table, lambda: encode_document("validate-changes/1", {**head, "rows": delta_rows(deltas)}))
+    return FINDING if any(delta.verdict == "SLOWER" for delta in deltas) else 0

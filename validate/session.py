@@ -1,0 +1,213 @@
+"""One run from request to comparison: plan, execute and predict the very same schedules, put both side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sim.algorithms import ALGORITHMS
+from sim.plan import Plan, in_order
+from sim.workload import Workload
+from topo.errors import MeasurementError, NameChoiceError
+from validate import loopback
+from validate.compare import TOLERANCE, Comparison, compare
+from validate.documents import MeasurementSet
+from validate.jobs import BackendName, Job, Run
+from validate.launch import Outcome, launch
+
+if TYPE_CHECKING:
+    from sim.predict import Simulator
+    from sim.prediction import Prediction
+    from sim.profile import Profile
+    from topo.cluster import Cluster
+    from topo.topology import Topology
+    from validate.loopback import PointToPoint
+    from validate.measurement import Measurement
+
+BUILTIN = "builtin"
+GLOO_BUILTIN_IS = "ring"
+"""What gloo runs for its own all-reduce where nothing else is asked for (gloo/allreduce.cc)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to measure. `algorithms` are `builtin` and names of ALGORITHMS; all workloads are run by each of them."""
+
+    backend: BackendName
+    num_ranks: int
+    workloads: tuple[Workload, ...]
+    algorithms: tuple[str, ...] = (BUILTIN,)
+    num_chunks: int | None = None
+    num_iterations: int = 20
+    num_warmups: int = 5
+    timeout_s: float = 300.0
+    tolerance: float = TOLERANCE
+
+    def __post_init__(self) -> None:
+        if self.num_ranks < 2:
+            raise MeasurementError(f"{self.num_ranks} ranks: a collective needs at least 2, see --ranks")
+        for name in self.algorithms:
+            if name not in (BUILTIN, *ALGORITHMS):
+                raise NameChoiceError("algorithm", name, (BUILTIN, *ALGORITHMS))
+            for workload in self.workloads:
+                if name != BUILTIN and workload.collective not in ALGORITHMS[name].collectives:
+                    runs = ", ".join(ALGORITHMS[name].collectives)
+                    raise MeasurementError(f"{name} runs {runs}, not {workload.collective}: use --algorithm builtin")
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """What was measured, and beside each measurement its comparison; None where nothing could be predicted."""
+
+    found: MeasurementSet
+    comparisons: tuple[Comparison | None, ...]
+    culprits: tuple[int, ...] = ()
+
+
+def run_session(request: Request, machine: Topology | Cluster | None = None, profile: Profile | None = None) -> Session:
+    """Measure, predict and compare.
+
+    Without a machine, gloo's processes are given one made from point-to-point messages, which are measured first; no
+    collective goes into that prediction. Results are kept when the run ends early, with the reason in `failure`.
+    """
+    calibrates = machine is None
+    calibration = loopback.calibration_jobs(request.num_ranks) if calibrates else ()
+    simulator = None if machine is None else _simulator(machine, profile, request)
+    plans = _plans(request, simulator)
+    todo = [(workload, name) for workload in request.workloads for name in request.algorithms]
+    jobs = tuple(_job(request, workload, name, plans) for workload, name in todo)
+    outcome = launch(Run(request.backend, request.num_ranks, (*calibration, *jobs)), timeout_s=request.timeout_s)
+    measured = [(job, found) for job, found in outcome.measurements.items() if job >= len(calibration)]
+    point_to_point = _fitted(outcome, calibration) if calibrates else None
+    if point_to_point is not None:
+        simulator = _simulator(loopback.topology(point_to_point), loopback.profile(point_to_point), request)
+    comparisons = tuple(
+        _comparison(request, simulator, plans, todo[job - len(calibration)], found) for job, found in measured
+    )
+    measurements = tuple(found for _, found in measured)
+    return Session(_document(outcome, measurements, simulator, point_to_point), comparisons, outcome.culprits)
+
+
+def _simulator(machine: Topology | Cluster, profile: Profile | None, request: Request) -> Simulator:
+    from sim.planners.topology import Options
+    from sim.predict import Simulator
+
+    if machine.num_ranks != request.num_ranks:
+        raise MeasurementError(
+            f"{machine.name} has {machine.num_ranks} ranks, {request.num_ranks} are to be measured: "
+            "choose others with --ranks, --gpus or --nodes"
+        )
+    return Simulator(machine, profile, Options(num_chunks=request.num_chunks))
+
+
+def _plans(request: Request, simulator: Simulator | None) -> dict[tuple[Workload, str], Plan]:
+    """What is executed and, unchanged, predicted: the planner's choice on a given machine, else the natural order."""
+    return {
+        (workload, name): _plan(request, simulator, workload, name)
+        for workload in request.workloads
+        for name in request.algorithms
+        if name != BUILTIN
+    }
+
+
+def _plan(request: Request, simulator: Simulator | None, workload: Workload, name: str) -> Plan:
+    if simulator is not None:
+        return simulator.plan(workload, name)
+    return in_order(name, request.num_ranks, num_chunks=request.num_chunks or 1)
+
+
+def _job(request: Request, workload: Workload, name: str, plans: Mapping[tuple[Workload, str], Plan]) -> Job:
+    plan = plans.get((workload, name))
+    schedule = None if plan is None else plan.schedule()
+    return Job(workload, name, schedule, request.num_iterations, request.num_warmups)
+
+
+def _fitted(outcome: Outcome, calibration: tuple[Job, ...]) -> PointToPoint | None:
+    """The point-to-point facts; None where the run ended before they were complete."""
+    if any(index not in outcome.measurements for index in range(len(calibration))):
+        return None
+    found = {
+        (job.algorithm, job.workload.num_bytes): outcome.measurements[index] for index, job in enumerate(calibration)
+    }
+    return loopback.fit(found)
+
+
+def _comparison(
+    request: Request,
+    simulator: Simulator | None,
+    plans: Mapping[tuple[Workload, str], Plan],
+    what: tuple[Workload, str],
+    found: Measurement,
+) -> Comparison | None:
+    predicted = None if simulator is None else _predicted(request, simulator, plans, what)
+    return None if predicted is None else Comparison(predicted, found, request.tolerance)
+
+
+def _predicted(
+    request: Request, simulator: Simulator, plans: Mapping[tuple[Workload, str], Plan], what: tuple[Workload, str]
+) -> Prediction | None:
+    """The executed plan simulated; for the library's own collective, what it is known to run, if anything."""
+    workload, name = what
+    if name != BUILTIN:
+        return simulator.run_plan(plans[what], workload)
+    if workload.collective not in ALGORITHMS[GLOO_BUILTIN_IS].collectives:
+        return None
+    return simulator.run(workload, GLOO_BUILTIN_IS if request.backend == "gloo" else "auto")
+
+
+def _document(
+    outcome: Outcome,
+    measurements: tuple[Measurement, ...],
+    simulator: Simulator | None,
+    point_to_point: PointToPoint | None,
+) -> MeasurementSet:
+    from topo.topology import Topology
+
+    machine = simulator.machine if simulator else None
+    stamped = tuple(replace(found, provenance="topo validate run") for found in measurements)
+    return MeasurementSet(
+        name=machine.name if machine else "this machine",
+        measurements=stamped,
+        topology=machine if isinstance(machine, Topology) else None,
+        profile=simulator.profile if simulator else None,
+        point_to_point=point_to_point,
+        failure=outcome.failure,
+    )
+
+
+def hold_against(
+    found: MeasurementSet,
+    machine: Topology | Cluster,
+    profile: Profile | None = None,
+    algorithm: str | None = None,
+    tolerance: float = TOLERANCE,
+) -> tuple[Comparison, ...]:
+    """Every measurement beside its prediction on the machine.
+
+    `algorithm` None predicts what was run, and what the simulator calls `auto` where the library chose by itself.
+    MeasurementError where the ranks do not agree, or a collective is one that cannot be simulated.
+    """
+    from sim.predict import AUTO_CANDIDATES, Simulator
+
+    simulator = Simulator(machine, profile)
+    predictions = []
+    for row in found.measurements:
+        if row.num_ranks != machine.num_ranks:
+            raise MeasurementError(
+                f"{found.name} was measured with {row.num_ranks} ranks, {machine.name} has {machine.num_ranks}: "
+                "choose them with --gpus or --nodes"
+            )
+        name = algorithm or ("auto" if row.algorithm == BUILTIN else row.algorithm)
+        for candidate in AUTO_CANDIDATES if name == "auto" else (name,):
+            _check_runs(candidate, row.workload.collective)
+        predictions.append(simulator.run(row.workload, name))
+    return compare(predictions, found.measurements, tolerance)
+
+
+def _check_runs(name: str, collective: str) -> None:
+    if name not in ALGORITHMS:
+        raise NameChoiceError("algorithm", name, ("auto", *ALGORITHMS))
+    if collective not in ALGORITHMS[name].collectives:
+        runs = ", ".join(ALGORITHMS[name].collectives)
+        raise MeasurementError(f"{collective} cannot be simulated yet: {name} runs {runs}")
