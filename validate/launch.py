@@ -66,7 +66,7 @@ def launch(
     """Run all jobs in processes of their own and return what they brought, within about `timeout_s` seconds.
 
     With `stall_s` it also ends when no process has come any further for so long, once all are at work. `environment`
-    is added to the processes' own. EnvironmentMissing where torch is not installed.
+    is added to the processes' own. EnvironmentMissing where torch is not installed, or does not work.
     """
     require_torch()
     with tempfile.TemporaryDirectory(prefix="toposcope-") as name:
@@ -158,7 +158,7 @@ def _watch(
             if _in_trouble(reports):
                 return _died(run, reports)
         elif ended:
-            return _never_started(folder, reports, run), ()
+            return _ended_early(folder, reports, run), ()
         elif now_s > started_s + limits.timeout_s:
             return _timed_out(run, reports, f"no end after {limits.timeout_s:g} s")
         at_work = len(reports) == run.num_processes and all(report.job for report in reports.values())
@@ -209,11 +209,14 @@ def _timed_out(run: Run, reports: dict[int, Report], head: str) -> tuple[str, tu
     return f"{head}: {_ranks(run, culprits)} {did}{where}; {_answered(run, reports, culprits)}", culprits
 
 
-def _never_started(folder: Path, reports: dict[int, Report], run: Run) -> str:
+def _ended_early(folder: Path, reports: dict[int, Report], run: Run) -> str:
+    """The sentence about torchrun giving up; EnvironmentMissing where it could not start a single process."""
     lines = (folder / LOG_FILE).read_text(encoding="utf-8", errors="replace").strip().splitlines()
     words = next(
         (line.strip() for line in reversed(lines) if "Error" in line), lines[-1].strip() if lines else "no word"
     )
+    if not reports:
+        raise EnvironmentMissing(f"torchrun could not start a process: {words[:300]}; check that torch itself works")
     return f"torchrun ended early, {len(reports)} of {run.num_processes} processes had begun: {words[:300]}"
 
 

@@ -5,8 +5,13 @@ Starting processes costs seconds, so that each launch runs many jobs.
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -19,6 +24,7 @@ from sim.algorithms import ALGORITHMS
 from sim.plan import in_order
 from sim.schedule import Block, Schedule
 from sim.workload import REDUCTIONS, Workload
+from tests.support import ROOT
 from tests.validate.schedules import all_gather, recursive_doubling, reduce_scatter, rotation
 from topo.errors import EnvironmentMissing, MeasurementError
 from validate import launch as launch_module
@@ -99,6 +105,8 @@ def by_hand() -> tuple[list[Job], Outcome]:
         quick(Workload("reduce_scatter", 4096, reduction="avg"), "reduce-scatter", reduce_scatter(4)),
         quick(Workload("broadcast", 4096), "builtin", None),
         quick(Workload("reduce", 4096, reduction="avg"), "builtin", None),
+        quick(Workload("all_gather", 4096), "builtin", None),
+        quick(Workload("reduce_scatter", 4096, reduction="avg"), "builtin", None),
         quick(Workload("all_reduce", 4096), "broken ring", broken),
         quick(Workload("all_reduce", 4096), "rotation", rotation(4)),
         quick(Workload("all_reduce", 12), "rotation", rotation(4), check=False, contributions=gradients),
@@ -113,13 +121,13 @@ def test_schedules_by_hand_are_exact_and_wrong_ones_are_found_out(by_hand: tuple
     jobs, outcome = by_hand
     assert outcome.failure is None
     verdicts = [outcome.measurements[index].correct for index in range(len(jobs))]
-    assert verdicts == [True, True, True, True, True, False, False, None, True]
+    assert verdicts == [True] * 7 + [False, False, None, True]
 
 
 def test_a_message_carries_what_its_sender_held_at_the_start_of_the_step(by_hand: tuple[list[Job], Outcome]) -> None:
     _, outcome = by_hand
-    assert outcome.values[7] == ((2.0,) * 3, (0.0,) * 3, (7.0,) * 3, (1.0,) * 3)
-    assert outcome.values[8] == ((2.5,) * 3,) * 4
+    assert outcome.values[9] == ((2.0,) * 3, (0.0,) * 3, (7.0,) * 3, (1.0,) * 3)
+    assert outcome.values[10] == ((2.5,) * 3,) * 4
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -195,8 +203,7 @@ def test_the_time_for_all_is_kept_even_while_processes_start() -> None:
 
 def test_no_file_and_no_process_is_left_behind(faulty: Faulty) -> None:
     assert not faulty.left
-    # Every process of a launch has the launch's folder among its arguments.
-    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(faulty.folder).encode() in _read(path)]
+    assert not running(faulty.folder)
 
 
 def _read(path: Path) -> bytes:
@@ -212,6 +219,54 @@ def test_without_torch_the_message_names_the_command_that_installs_it(monkeypatc
     with pytest.raises(EnvironmentMissing, match=r"pip install 'toposcope\[validate\]'") as caught:
         launch(run)
     assert caught.value.exit_code == 3
+
+
+def test_a_torch_that_does_not_work_is_something_missing(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise ImportError('libcudart.so.12 is missing')\n")
+    run = Run("gloo", 2, (Job(Workload("all_reduce", 8), "builtin"),))
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    with pytest.raises(EnvironmentMissing, match=r"could not start a process: .*libcudart\.so\.12 is missing"):
+        launch(run, environment={"PYTHONPATH": path})
+
+
+def test_a_launch_that_is_told_to_end_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = long_launch(tmp_path)
+    process.terminate()
+    assert process.wait(timeout=20) == 128 + signal.SIGTERM
+    assert not list(tmp_path.iterdir())
+    assert not running(tmp_path)
+
+
+def test_processes_end_by_themselves_when_their_launch_is_killed(tmp_path: Path) -> None:
+    process = long_launch(tmp_path)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not running(tmp_path))
+
+
+def long_launch(folder: Path) -> subprocess.Popen[bytes]:
+    """A launch in a program of its own, its processes started, with `folder` for its temporary files."""
+    code = (
+        "from sim.workload import Workload; from validate.jobs import Job, Run; from validate.launch import launch;"
+        "launch(Run('gloo', 2, (Job(Workload('all_reduce', 8), 'builtin', num_iterations=10**6),)))"
+    )
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    wait_until(lambda: len(list(folder.glob("toposcope-*/progress-*.json"))) == 2)
+    return process
+
+
+def running(folder: Path) -> list[Path]:
+    """Processes of a launch: each has the launch's folder among its arguments."""
+    return [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in _read(path)]
+
+
+def wait_until(true: Callable[[], bool], within_s: float = 60.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < deadline, "it has not come in time"
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
