@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support import corpus_files
+from tests.support import NO_CORPUS, corpus_files
 from tests.topo.matrices import STYLES, Matrix, matrices, tabbed
 from topo.errors import CaptureError
 from topo.readers.limits import MAX_MATRIX_CHARS
@@ -77,6 +77,52 @@ def test_a_failure_is_quoted(expected: Path, want: dict[str, Any]) -> None:
     assert not want["valid"]
     with pytest.raises(CaptureError, match="printed a failure instead"):
         read(text_of(expected), "capture.txt")
+
+
+DRESSINGS: dict[str, Callable[[str], str]] = {
+    "expanded": str.expandtabs,
+    "no-break blanks": lambda text: text.expandtabs().replace(" ", "\u00a0"),
+    "one line": lambda text: " ".join(text.split()),
+    "legend lost": lambda text: text.split("Legend")[0],
+    "stripped": str.strip,
+    "CRLF": lambda text: text.replace("\n", "\r\n"),
+    "CR": lambda text: text.replace("\n", "\r"),
+    "blank lines": lambda text: text.replace("\n", "\n\n"),
+    "twice": lambda text: text + "\n\n" + text,
+    "window title": lambda text: "\x1b]0;user@host\x07" + text,
+    "spelt escapes": lambda text: "\t^[[4m" + text.lstrip("\t").replace("\n", "\\x1b[0m\n", 1),
+    "JSON": lambda text: json.dumps({"stdout": text}),
+    "fence": lambda text: f"My topology:\n```\n{text}\n```\nGPU0 and GPU1 are slow. GPU0 NODE is what I expect.",
+    "after nvidia-smi": lambda text: (
+        "+---+\n| NVIDIA-SMI 550.54 |\n|   0  NVIDIA H100  On | 00000000:1B:00.0 Off |\n" + text
+    ),
+    "indented": lambda text: each(text, "      {}"),
+    "quoted": lambda text: each(text, "> {}"),
+    "numbered": lambda text: each(text, "{number:6d}\t{}"),
+    "grep -n": lambda text: each(text, "{number}:{}"),
+    "mpirun": lambda text: each(text, "[1,0]<stdout>:{}"),
+    "ray": lambda text: each(text, "(worker pid=1234, ip=10.0.0.1) {}"),
+    "logger": lambda text: each(text, "[2026-01-01 00:00:00,123] INFO {}"),
+    "journal": lambda text: each(text, "Jan 01 10:00:00 host app[123]: {}"),
+    "trailing blanks": lambda text: each(text, "{} \t  "),
+}
+
+
+def each(text: str, form: str) -> str:
+    return "\n".join(form.format(line, number=number) for number, line in enumerate(text.splitlines(), start=1))
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("dressing", DRESSINGS)
+def test_what_surrounds_a_capture_does_not_matter(dressing: str) -> None:
+    if not MATRICES:
+        pytest.skip(NO_CORPUS)
+    for expected, _ in MATRICES:
+        plain = read(text_of(expected))
+        dressed = read(DRESSINGS[dressing](text_of(expected)))
+        assert (dressed.names, dressed.cells, dressed.numa) == (plain.names, plain.cells, plain.numa), expected.name
+        assert dressed.cpu_affinity == plain.cpu_affinity
+        assert dressed.complete == plain.complete
 
 
 @pytest.mark.corpus
@@ -150,6 +196,7 @@ TWO = (
         (TWO.replace("GPU1\tPIX\t X ", "GPU2\tPIX\tSYS\t X "), 3, "row GPU2 is not among the 2 devices"),
         (TWO.replace("GPU0\t X \tPIX", "GPU0\t X "), 2, "has 1 path cells"),
         (TWO.replace("GPU0\t X \tPIX\t0-3\t0\t\tN/A", "GPU0\t X "), 2, "has 1 path cells"),
+        (TWO.replace("GPU1", "GU1").replace("PIX", "NV4"), 2, "GPU0-GU1 is NV4, yet only GPUs"),
         (TWO + "\n" + TWO.replace("PIX", "PHB"), 6, "two different matrices"),
         ("\tGPU0\tGPU1\nGPU0\tX\tOK\nGPU1\tOK\tX\n", 1, "topo -p2p"),
         ("\t" + "\t".join(f"GPU{number}" for number in range(5000)) + "\nGPU0\tX\n", 1, "names 5000 devices"),

@@ -116,6 +116,14 @@ def _facts(table: Table, source: str) -> MatrixFacts:
         for place, one in enumerate(names)
         for other in names[place + 1 :]
     )
+    for (one, other), letters in cells:
+        if letters and letters.startswith("NV") and not (is_gpu(one) and is_gpu(other)):
+            raise CaptureError(
+                f"{one}-{other} is {letters}, yet only GPUs (GPU0, GPU1, ...) have NVLinks: a label is misspelt, or "
+                "cells are shifted",
+                source=source,
+                line=(rows.get(one) or rows[other]).line,
+            )
     missing = [name for name in names if name not in rows]
     whole = not missing and all(None not in row.cells for row in table.rows)
     notes = (f"the matrix lacks the rows of {', '.join(missing)}: their pairs are known from other rows only",)

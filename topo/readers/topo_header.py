@@ -28,19 +28,14 @@ P2P_MARKS = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"})
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """An affinity column: `cpu`, `numa` or `gpu_numa`, and where its title begins (in characters, tabs of 8)."""
-
-    name: str
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class Header:
-    """The device labels in order, the affinity columns after them (before them, if `leads`), and where it ends."""
+    """The device labels in order, the affinity columns after them (before them, if `leads`), and where it ends.
+
+    Columns are called `cpu`, `numa` and `gpu_numa`: CPU Affinity, NUMA Affinity and GPU NUMA ID.
+    """
 
     names: tuple[str, ...]
-    columns: tuple[Column, ...]
+    columns: tuple[str, ...]
     leads: bool
     line: int
     end: int
@@ -118,21 +113,29 @@ class Stream:
         names: dict[str, None] = {}
         position = start
         while position < len(self) and self.is_label(position):
-            after = self.same_line(position + 1)
-            if self.tokens[position].text in names or (after is not None and words.is_cell(after.text)):
-                break  # a label that stands twice, or before cells, begins the first row
+            if self.tokens[position].text in names or (position > start and self._starts_row(position)):
+                break
             names[self.tokens[position].text] = None
             position += 1
         return list(names), position
 
-    def _columns(self, position: int) -> tuple[list[Column], int]:
-        columns: list[Column] = []
-        while (phrase := self._phrase_at(position)) and phrase[0] not in [column.name for column in columns]:
-            columns.append(Column(phrase[0], self.tokens[position].column))
+    def _starts_row(self, position: int) -> bool:
+        """Whether a label is a row's: cells follow it, or stand further on in the line that begins with it."""
+        after = self.same_line(position + 1)
+        if after is not None and words.is_cell(after.text):
+            return True
+        return self.tokens[position].first and any(
+            words.is_letters(token.text) for token in self.rest(position + 1, MAX_MATRIX_DEVICES)
+        )
+
+    def _columns(self, position: int) -> tuple[list[str], int]:
+        columns: list[str] = []
+        while (phrase := self._phrase_at(position)) and phrase[0] not in columns:
+            columns.append(phrase[0])
             position += phrase[1]
         return columns, position
 
-    def _leading_columns(self, start: int) -> list[Column]:
+    def _leading_columns(self, start: int) -> list[str]:
         """The titles right before the first label on its line, as wikis that reorder columns have them."""
         if start == 0 or self.tokens[start - 1].text.lower() not in ("affinity", "id"):
             return []

@@ -76,8 +76,11 @@ class TableParser:
     def headless(self) -> Table | None:
         """The matrix of a text whose header is lost, where the diagonal of X proves that rows and columns agree."""
         names: list[str] = []
-        for token in self._tokens:
+        for position, token in enumerate(self._tokens):
             if token.first and token.text in self._stream.labels and token.text not in names:
+                line = self._stream.rest(position + 1, len(self._stream.labels) + 3)
+                if not words.is_name(token.text) or not all(words.may_stand_in_row(word.text) for word in line):
+                    return None  # with no header to hold rows against, only rows without a stray word are trusted
                 names.append(token.text)
         if len(names) < 2 or not any(map(words.is_gpu, names)):
             return None
@@ -119,8 +122,9 @@ class TableParser:
         line = [word.text for word in self._stream.rest(position + 1, len(header.names) + len(header.columns))]
         if "X" in line:
             return words.is_letters(after.text) or self._tokens[position].first
-        # Without its X a row is cut or wrapped before it; with other words between the letters it is prose.
-        return words.is_letters(after.text) and all(map(words.may_stand_in_row, line))
+        # Without its X a row is cut or wrapped before it, or damaged; with hardly any letters a line is prose.
+        is_whole = all(map(words.may_stand_in_row, line))
+        return words.is_letters(after.text) and (is_whole or sum(map(words.is_letters, line)) > 2)
 
     def _row(self, start: int, header: Header) -> tuple[Row | None, int]:
         """The row that starts here and the position after it; None instead of the row where it is one of -p2p."""
@@ -218,10 +222,16 @@ class TableParser:
     def _values(self, position: int, header: Header) -> tuple[dict[str, str], int]:
         """The affinities that follow a row's cells, and the position after them."""
         found = self._value_run(position)
-        if not found and header.columns and not header.leads:
-            found = self._wrapped_values(position, header)
+        position += len(found)
+        if len(found) < len(header.columns) and not header.leads:
+            further = self._wrapped_values(position, header)
+            position += len(further)
+            if found and further and len(found) + len(further) > len(header.columns):
+                broken = found.pop().text + further.pop(0).text  # the terminal broke a list in two
+                found.append(self._tokens[position - 1]._replace(text=broken))
+            found.extend(further)
         if found:
-            return self._assigned(found, header), position + len(found)
+            return self._assigned(found, header, is_cut=position >= len(self._tokens)), position
         title, number = self._stream.same_line(position), self._stream.same_line(position + 1)
         if title and number and title.text.upper() == "NUMA" and words.is_value(number.text):
             return {"numa": number.text}, position + 2
@@ -235,12 +245,13 @@ class TableParser:
         return found
 
     def _wrapped_values(self, position: int, header: Header) -> list[Token]:
-        """The affinities on a line of their own, below a row that a terminal wrapped right before them."""
+        """The affinities on the next line, where a terminal wrapped the row and nothing else stands there."""
         if position >= len(self._tokens) or self._tokens[position].line != self._tokens[position - 1].line + 1:
             return []
-        line = [self._tokens[position], *self._stream.rest(position + 1, len(header.columns))]
-        fits = len(line) <= len(header.columns) and all(words.is_value(token.text) for token in line)
-        return line if fits else []
+        most = len(header.columns) + 1
+        line = [self._tokens[position], *self._stream.rest(position + 1, most)]
+        whole = words.is_value(line[0].text) or words.is_rest_of_list(line[0].text)
+        return line if whole and len(line) <= most and all(words.is_value(token.text) for token in line[1:]) else []
 
     def _leading_values(self, start: int, header: Header) -> dict[str, str]:
         found: list[Token] = []
@@ -248,25 +259,24 @@ class TableParser:
         while not self._tokens[position].first and words.is_value(self._tokens[position - 1].text):
             position -= 1
             found.insert(0, self._tokens[position])
-        return self._assigned(found[-len(header.columns) :], header)
+        return self._assigned(found[-len(header.columns) :], header, is_cut=False)
 
-    def _assigned(self, found: list[Token], header: Header) -> dict[str, str]:
+    def _assigned(self, found: list[Token], header: Header, *, is_cut: bool) -> dict[str, str]:
         """Values to columns: in order where all are there, else by tabs, else by what the driver leaves empty."""
-        columns = [column.name for column in header.columns]
+        columns = list(header.columns)
         texts = [token.text for token in found[: len(columns)]]
         if not texts:
             return {}
         places = [] if header.leads else _tab_places(found)
-        if len(texts) == len(columns):
-            given = dict(zip(columns, texts, strict=True))
-        elif places:
+        lacks_one = len(texts) == len(columns) - 1 and (texts[-1] == "N/A" or texts[-1].isdigit())
+        if len(texts) < len(columns) and places:
             # The driver prints an empty field before GPU NUMA ID, so the last column may stand one tab further.
             given = {columns[min(place, len(columns) - 1)]: text for place, text in zip(places, texts, strict=True)}
-        elif abs(found[0].column - header.columns[0].offset) <= 2:
-            given = dict(zip(columns, texts, strict=False))
-        else:
+        elif lacks_one and not is_cut:
             # Only CPU Affinity is ever left empty (no allowed CPU on that node); the others then say N/A.
-            given = dict(zip(columns[-len(texts) :], texts, strict=True))
+            given = dict(zip(columns[1:], texts, strict=True))
+        else:
+            given = dict(zip(columns, texts, strict=False))
         return ({"cpu": ""} if "cpu" in columns else {}) | given
 
     def _error(self, at: Token | Row, message: str) -> CaptureError:

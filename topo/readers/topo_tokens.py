@@ -1,7 +1,7 @@
 """The text of `nvidia-smi topo` as a stream of words: cleaned of what terminals, web pages and people add to it.
 
 Nothing here knows where a column begins. Tabs, blanks, line prefixes and lost separators all differ between captures,
-so a word carries where it stood (line, column, tabs before it) and the grammar above decides by what the words are.
+so a word carries its line and the tabs before it, and the grammar above decides by what the words are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ _VALUE = re.compile(r"N/A|\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*,?")
 _UNSHOWN = frozenset({"N/A", "ERR", "ERR!", "?", "-", "--"})
 
 _ESCAPES = re.compile(
-    r"(?:\x1b|\^\[|␛|\\(?:x1b|e|033|u001b))\[[0-?]*[ -/]*[@-~]"  # ESC, as itself or as a log spells it
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # a window title
+    r"|(?:\x1b|\^\[|␛|\\(?:x1b|e|033|u001b))\[[0-?]*[ -/]*[@-~]"  # ESC, as itself or as a log spells it
     r"|\[\d{1,2}(?:;\d{1,2})*m"  # what is left where only the ESC was lost
     r"|\x1b[^\[]"
 )
@@ -38,16 +39,16 @@ _NEWLINE = re.compile(r"\r\n|\n|\r")
 _GLUED_CELLS = re.compile(rf"(?:{LETTERS}){{2,}}")
 _GLUED_NAMES = re.compile(r"((?:(?:GPU|NIC)\d+)+)([a-z]\w*)?")
 _GLUED_MLX = re.compile(r"(?:mlx\d_(?:bond_)?\d+){2,}")
+_PREFIX_AND_LABEL = re.compile(r"(.*(?:[:>\])]|N/A|\d))((?:GPU|NIC)\d+|mlx\d_(?:bond_)?\d+)")
 _LABEL_AND_CELLS = re.compile(rf"((?:GPU|NIC)\d+)((?:{LETTERS})+)")
 _CELL_AND_VALUE = re.compile(r"(SYS|SOC|NODE|PHB|PXB|PIX|PSB|X)(\d[\d,\-]*)")
 
 
 class Token(NamedTuple):
-    """One word: `tabs` counts the tabs before it since the word before, `column` its place with tabs of 8."""
+    """One word: `tabs` counts the tabs before it since the word before, `first` says that it begins its line."""
 
     text: str
     line: int
-    column: int
     tabs: int
     first: bool
 
@@ -70,6 +71,11 @@ def is_beginning(text: str) -> bool:
 def may_be_cut(text: str) -> bool:
     """Whether the word is whole path letters and may yet be the beginning of others (`NV1` of NV18)."""
     return re.fullmatch(r"NV\d", text) is not None
+
+
+def is_rest_of_list(text: str) -> bool:
+    """Whether the word is what a line end leaves of an affinity (`-191` of `128-191`)."""
+    return re.fullmatch(r"[\d,\-]+", text) is not None
 
 
 def may_stand_in_row(text: str) -> bool:
@@ -102,8 +108,9 @@ def tokenize(text: str, source: str = "") -> list[Token]:
     _refuse_other_than_text(text, source)
     tokens: list[Token] = []
     for number, line in enumerate(_NEWLINE.split(text), start=1):
-        if line and not line.isspace() and not _RULE.match(line):
-            tokens.extend(_words(_clean(line), number))
+        for part in _unescaped(line):
+            if part and not part.isspace() and not _RULE.match(part):
+                tokens.extend(_words(_clean(part), number))
     return tokens
 
 
@@ -118,7 +125,7 @@ def _refuse_other_than_text(text: str, source: str) -> None:
         raise CaptureError(
             "the file is empty: expected the output of nvidia-smi topo -m, capture it again", source=source, line=1
         )
-    if "\0" in text or sum(not (char.isprintable() or char in "\t\r\n\x1b") for char in text[:4096]) > 400:
+    if "\0" in text or sum(not (char.isprintable() or char.isspace() or char == "\x1b") for char in text[:4096]) > 400:
         raise CaptureError(
             "binary data, not text: expected the output of nvidia-smi topo -m as the terminal shows it",
             source=source,
@@ -132,6 +139,13 @@ def _refuse_other_than_text(text: str, source: str) -> None:
         )
 
 
+def _unescaped(line: str) -> list[str]:
+    """The lines in a line: several where the text was kept as a JSON string, whose tabs and line ends are spelt."""
+    if not ("\\t" in line or "\\n" in line) or not re.search(r"(?:GPU|NIC|mlx)\w*\d", line):
+        return [line]
+    return line.replace("\\t", "\t").replace('"', " ").split("\\n")
+
+
 def _clean(line: str) -> str:
     line = _ESCAPES.sub("", line).translate(_TYPOGRAPHY).replace("**", "").replace("\\_", "_")
     return _PREFIX.sub(" ", line, count=1)
@@ -139,16 +153,13 @@ def _clean(line: str) -> str:
 
 def _words(line: str, number: int) -> list[Token]:
     words: list[Token] = []
-    column = tabs = start = 0
+    end = 0
     for match in re.finditer(r"\S+", line):
-        for char in line[start : match.start()]:
-            tabs += char == "\t"
-            column = column + 8 - column % 8 if char == "\t" else column + 1
+        tabs = line.count("\t", end, match.start())
         for part in _separated(match[0]):
-            words.append(Token(part, number, column, tabs, first=not words))
-            # Parts of one glued word are neighbouring fields: the tab between them is what was lost.
-            column, tabs = column + len(part), 1
-        tabs, start = 0, match.end()
+            words.append(Token(part, number, tabs, first=not words))
+            tabs = 1  # parts of one glued word are neighbouring fields: the tab between them is what was lost
+        end = match.end()
     return words
 
 
@@ -160,6 +171,8 @@ def _separated(word: str) -> list[str]:
         return _DEVICE.findall(names[1]) + (_separated(names[2]) if names[2] else [])
     if _GLUED_MLX.fullmatch(word):
         return re.findall(r"mlx\d_(?:bond_)?\d+", word)
+    if pair := _PREFIX_AND_LABEL.fullmatch(word):
+        return [pair[1], pair[2]]
     if pair := _LABEL_AND_CELLS.fullmatch(word):
         return [pair[1], *_LETTER.findall(pair[2])]
     if pair := _CELL_AND_VALUE.fullmatch(word):
