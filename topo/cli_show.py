@@ -46,7 +46,7 @@ def presets(output: Output) -> None:
     from topo import jsonio
     from topo.presets import PRESETS
 
-    rows = tuple((name, known.build().num_ranks, known.description) for name, known in PRESETS.items())
+    rows = tuple((name, known.num_ranks, known.description) for name, known in PRESETS.items())
     columns = (Column("preset", "preset"), Column("GPUs", "num_gpus"), Column("description", "description"))
     table = Table(columns, rows)
     output.emit(table, lambda: jsonio.encode_rows("presets/1", [column.key for column in columns], rows))

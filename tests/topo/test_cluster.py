@@ -87,7 +87,7 @@ def test_folded_and_explicit_name_the_same_devices(name: str) -> None:
         port = ports[cluster.device_id(number, nic.id), FABRIC_ID]
         assert port.bandwidth_bytes_per_s == cluster.port_bytes_per_s(nic)
         assert port.latency_s == 1e-6
-        assert whole.device(port.src).host == f"node{number}"
+        assert (whole.device(port.src).host or "").split("/")[0] == f"node{number}"
 
 
 @given(st.integers(1, 10**6), st.data())
