@@ -3,7 +3,8 @@
 The rule. GPUs joined by NV# form groups. A group is joined by an NVSwitch where its counts cannot be direct links:
 
 * some GPU would need more than MAX_LINKS links in all (8 GPUs of NV12: 84; no GPU has more than 18), or
-* two GPUs would share more than MAX_LINKS_TO_ONE_PEER (bridges of two PCIe cards carry up to 12), and
+* it is all GPUs of the machine and two of them would share more than MAX_LINKS_TO_ONE_PEER: a part of a larger box
+  (a pair beside other GPUs is two cards with bridges, which carry up to 18 on H200 NVL), and
 * each count is what a switch gives: the links of that end which has fewer. One GPU of eight with two links down is
   NV16 to all others, which are NV18 among themselves; its port has 16 lanes.
 
@@ -19,7 +20,7 @@ MAX_LINKS = 18
 """Most NVLinks of one GPU: H100 and B200 (their data sheets)."""
 
 MAX_LINKS_TO_ONE_PEER = 12
-"""Most NVLinks between two GPUs without a switch: three bridges of four, or an SXM pair's 12 (A100, H100 NVL)."""
+"""Most NVLinks that two GPUs which are the whole machine are taken to share without a switch: A100's and H100 NVL's."""
 
 Counts = Mapping[tuple[str, str], int]
 """NVLinks of each pair of GPUs that shows any, each pair once."""
@@ -44,7 +45,10 @@ def nvlink_groups(gpus: Sequence[str], counts: Counts, *, own_cpu_memory: bool =
 
     `own_cpu_memory` says that two GPUs or more of one CPU are NUMA nodes of it, which only Grace-Blackwell has.
     """
-    return tuple(_group(members, counts, own_cpu_memory) for members in _components(gpus, counts))
+    return tuple(
+        _group(members, counts, is_all=len(members) == len(gpus), own_cpu_memory=own_cpu_memory)
+        for members in _components(gpus, counts)
+    )
 
 
 def _components(gpus: Sequence[str], counts: Counts) -> list[tuple[str, ...]]:
@@ -56,11 +60,11 @@ def _components(gpus: Sequence[str], counts: Counts) -> list[tuple[str, ...]]:
     return [tuple(gpu for gpu in gpus if gpu in group) for group in unique.values()]
 
 
-def _group(members: tuple[str, ...], counts: Counts, own_cpu_memory: bool) -> NvlinkGroup:
+def _group(members: tuple[str, ...], counts: Counts, *, is_all: bool, own_cpu_memory: bool) -> NvlinkGroup:
     inside = {pair: count for pair, count in counts.items() if pair[0] in members}
     lanes = {gpu: max(count for pair, count in inside.items() if gpu in pair) for gpu in members}
     needed = max(sum(count for pair, count in inside.items() if gpu in pair) for gpu in members)
-    too_many = needed > MAX_LINKS or max(inside.values()) > MAX_LINKS_TO_ONE_PEER
+    too_many = needed > MAX_LINKS or (is_all and max(inside.values()) > MAX_LINKS_TO_ONE_PEER)
     switched = too_many and all(count == min(lanes[one], lanes[other]) for (one, other), count in inside.items())
     capability, assumption = _generation(len(members), max(inside.values()), needed, switched, own_cpu_memory)
     return NvlinkGroup(

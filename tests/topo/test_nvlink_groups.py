@@ -71,6 +71,11 @@ def test_pairs_are_groups_of_their_own() -> None:
     assert [group.gpus for group in groups] == [("GPU0", "GPU1"), ("GPU2", "GPU3")]
 
 
+def test_a_bridged_pair_beside_other_gpus_is_direct() -> None:
+    groups = nvlink_groups(gpus(4), {("GPU0", "GPU1"): 18, ("GPU2", "GPU3"): 18})
+    assert [group.pairs for group in groups] == [(("GPU0", "GPU1", 18),), (("GPU2", "GPU3", 18),)]
+
+
 def test_hybrid_cube_mesh_of_p100() -> None:
     near = [pair for quad in (gpus(8)[:4], gpus(8)[4:]) for pair in combinations(quad, 2)]
     across = [(f"GPU{number}", f"GPU{number + 4}") for number in range(4)]
