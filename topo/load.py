@@ -81,7 +81,7 @@ def from_texts(texts: Sequence[Text], where: str) -> Topology:
     `where` names the captures in errors. CaptureError where none is a topology, or two of the best format are.
     """
     known = [(reader, text) for text in texts if (reader := readers.sniff(text.content)) is not None]
-    for reader in readers.READERS.values():
+    for reader in (reader for reader in readers.READERS.values() if not reader.supporting):
         found = [text for other, text in known if other is reader]
         if len(found) > 1:
             found = [text for text in found if not SMI_ERRORS.search(text.content)] or found[:1]

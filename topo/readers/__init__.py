@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from topo.errors import CaptureError
+
 if TYPE_CHECKING:
     from topo.topology import Topology
 
@@ -15,26 +17,44 @@ if TYPE_CHECKING:
 class Reader:
     """One format: `module` has `sniff(text)` and `read(text, source)`, and is imported when first used.
 
-    `finish` names the function that makes a topology of what `read` returns, where that is not one already.
+    `finish` names the function that makes a topology of what `read` returns, where that is not one already. A
+    `supporting` format tells facts about a machine (which links are down, which pairs refuse peer access) from which
+    no topology follows: they are held against the topology of another text.
     """
 
     name: str
     title: str
     module: str
     finish: str = ""
+    supporting: bool = False
 
     def sniff(self, text: str) -> bool:
-        """Whether the text is in this format."""
+        """Whether the text holds this format; a file in which several outputs were kept holds several."""
         return bool(import_module(self.module).sniff(text))
 
+    def read(self, text: str, source: str = "") -> Any:
+        """The facts in the text, frozen, of the type that the format's module declares; CaptureError where they are
+        cut, shifted or contradict themselves."""
+        return import_module(self.module).read(text, source)
+
     def topology(self, text: str, source: str = "") -> Topology:
-        """The topology that the text describes; CaptureError where it cannot be read."""
-        found: Any = import_module(self.module).read(text, source)
+        """The topology that the text describes; CaptureError where it cannot be read, or the format gives none."""
+        if self.supporting:
+            raise CaptureError(
+                f"the output of {self.title} tells facts about a machine, but not how it is built: give its topology "
+                f"as well, in one of {titles()}",
+                source=source,
+            )
+        found = self.read(text, source)
         if self.finish:
             module, _, function = self.finish.partition(":")
             found = getattr(import_module(module), function)(found)
         topology: Topology = found
         return topology
+
+
+def _supporting(name: str, title: str, module: str) -> Reader:
+    return Reader(name, title, module, supporting=True)
 
 
 READERS: Mapping[str, Reader] = {
@@ -44,16 +64,26 @@ READERS: Mapping[str, Reader] = {
         Reader("topology-json", "topology/1 JSON", "topo.readers.topology_json"),
         Reader("nvidia-smi-topo", "nvidia-smi topo -m", "topo.readers.nvidia_smi_topo", "topo.merge:from_matrix"),
         Reader("sysfs", "sysfs/1 JSON", "topo.readers.sysfs"),
+        _supporting("nvidia-smi-p2p", "nvidia-smi topo -p2p", "topo.readers.nvidia_smi_p2p"),
+        _supporting("nvlink-status", "nvidia-smi nvlink -s", "topo.readers.nvlink_status"),
+        _supporting("nvlink-remote", "nvidia-smi nvlink -R", "topo.readers.nvlink_remote"),
+        _supporting("nvlink-capabilities", "nvidia-smi nvlink -c", "topo.readers.nvlink_capabilities"),
+        _supporting("nvlink-errors", "nvidia-smi nvlink -e", "topo.readers.nvlink_errors"),
     )
 }
-"""All formats, those that say the most of a machine first."""
+"""All formats: those of a topology first, the one that says the most of a machine before the others."""
 
 
 def sniff(text: str) -> Reader | None:
-    """The first format that the text is in, None where it is in none."""
+    """The first format that the text holds, None where it holds none."""
     return next((reader for reader in READERS.values() if reader.sniff(text)), None)
 
 
+def sniff_all(text: str) -> tuple[Reader, ...]:
+    """All formats that the text holds, in the order of READERS: several where several outputs were kept in one file."""
+    return tuple(reader for reader in READERS.values() if reader.sniff(text))
+
+
 def titles() -> str:
-    """The formats for a message: "NCCL topology XML, topology/1 JSON, ..."."""
-    return ", ".join(reader.title for reader in READERS.values())
+    """The formats of topologies for a message: "NCCL topology XML, topology/1 JSON, ..."."""
+    return ", ".join(reader.title for reader in READERS.values() if not reader.supporting)

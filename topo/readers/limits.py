@@ -7,3 +7,6 @@ MAX_MATRIX_CHARS = 2**20
 
 MAX_MATRIX_DEVICES = 256
 """Most devices one matrix may name: the number of pairs grows with its square."""
+
+MAX_LISTING_CHARS = 2**24
+"""Most characters of what one listing command prints. `lspci -vvv` of a machine with 8 GPUs has some 1,000,000."""

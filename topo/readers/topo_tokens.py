@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from topo.errors import CaptureError
 from topo.readers.limits import MAX_MATRIX_CHARS
+from topo.readers.plain_text import plain_lines
 
 LETTERS = r"(?:NV[1-9]\d?|SYS|SOC|NODE|PHB|PXB|PIX|PSB|X)"
 """One cell that states a path. SOC is what drivers before NUMA awareness wrote for SYS; PSB is PIX inside one board."""
@@ -21,20 +22,6 @@ _DEVICE = re.compile(r"(?:GPU|NIC)\d+")
 _NAME = re.compile(r"(?=.*\d)[A-Za-z][\w.\-]*")
 _VALUE = re.compile(r"N/A|\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*,?")
 _UNSHOWN = frozenset({"N/A", "ERR", "ERR!", "?", "-", "--"})
-
-_ESCAPES = re.compile(
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # a window title
-    r"|(?:\x1b|\^\[|␛|\\(?:x1b|e|033|u001b))\[[0-?]*[ -/]*[@-~]"  # ESC, as itself or as a log spells it
-    r"|\[\d{1,2}(?:;\d{1,2})*m"  # what is left where only the ESC was lost
-    r"|\x1b[^\[]"
-)
-_PREFIX = re.compile(r"^(?:\[\d+,\d+\]<std(?:out|err)>:|[ \t]*(?:>+|#+|//))")
-_RULE = re.compile(r"^[\s|+:=\-─━═│┃┼├┤┌┐└┘┬┴╞╡╪]*[-─━═]{3}[\s|+:=\-─━═│┃┼├┤┌┐└┘┬┴╞╡╪]*$")
-_TYPOGRAPHY = str.maketrans(
-    {"|": "\t", "│": "\t", "┃": "\t", "`": " ", "\u2013": "-", "\u2014": "-", "\u2212": "-"}
-    | dict.fromkeys("\ufeff\u200b\u200e")
-)
-_NEWLINE = re.compile(r"\r\n|\n|\r")
 
 _GLUED_CELLS = re.compile(rf"(?:{LETTERS}){{2,}}")
 _GLUED_NAMES = re.compile(r"((?:(?:GPU|NIC)\d+)+)([a-z]\w*)?")
@@ -107,10 +94,8 @@ def tokenize(text: str, source: str = "") -> list[Token]:
     """The words of a text in order. CaptureError where it is too large, empty, binary or a web page."""
     _refuse_other_than_text(text, source)
     tokens: list[Token] = []
-    for number, line in enumerate(_NEWLINE.split(text), start=1):
-        for part in _unescaped(line):
-            if part and not part.isspace() and not _RULE.match(part):
-                tokens.extend(_words(_clean(part), number))
+    for line in plain_lines(text):
+        tokens.extend(_words(line.text, line.number))
     return tokens
 
 
@@ -137,18 +122,6 @@ def _refuse_other_than_text(text: str, source: str) -> None:
             source=source,
             line=1,
         )
-
-
-def _unescaped(line: str) -> list[str]:
-    """The lines in a line: several where the text was kept as a JSON string, whose tabs and line ends are spelt."""
-    if not ("\\t" in line or "\\n" in line) or not re.search(r"(?:GPU|NIC|mlx)\w*\d", line):
-        return [line]
-    return line.replace("\\t", "\t").replace('"', " ").split("\\n")
-
-
-def _clean(line: str) -> str:
-    line = _ESCAPES.sub("", line).translate(_TYPOGRAPHY).replace("**", "").replace("\\_", "_")
-    return _PREFIX.sub(" ", line, count=1)
 
 
 def _words(line: str, number: int) -> list[Token]:
