@@ -23,7 +23,12 @@ from topo.cli_common import Output, TopologyArgument, note, output_options, topo
     "--chunks", type=int, help="Pipeline chunks per tree or server (default: balanced for trees, 1 for servers)."
 )
 @click.option("--server", metavar="LIST", help="Servers of parameter-server: host, or GPUs such as 0,1 (default 0).")
-@click.option("--engine", default="auto", show_default=True, help="auto or event.")
+@click.option(
+    "--engine",
+    default="auto",
+    show_default=True,
+    help="event (every transfer), steady (for scale), or auto: event while there are few transfers.",
+)
 @click.option("--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, or a JSON file.")
 @click.option("--dtype", default="float32", show_default=True, help="Type of the elements.")
 @size_options("1K", "1G", 8)

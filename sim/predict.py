@@ -14,15 +14,17 @@ from sim.prediction import LinkLoad, Prediction, Span
 from sim.profile import load_profile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sim.engines.network import Network
     from sim.engines.run import Run
     from sim.plan import Plan
     from sim.profile import Profile
+    from sim.schedule import Schedule
     from sim.workload import Workload
     from topo.cluster import Cluster
     from topo.topology import Topology
+
+MOST_ROWS_FOR_EVENT = 16_384
+"""Transfers up to which `auto` takes the event engine, which then costs less than a second or two."""
 
 AUTO_CANDIDATES = ("ring", "tree")
 """What `auto` chooses from: the faster one as simulated."""
@@ -58,8 +60,9 @@ class Simulator:
         self.machine = machine
         self.profile = profile or load_profile("auto", machine)
         self.options = options or Options()
-        self.engine = "event" if engine == "auto" else engine
-        self._simulate = find_engine(self.engine)
+        self.engine = engine
+        if engine != "auto":
+            find_engine(engine)
         self._orders = ring_orders(machine)
         self._networks: dict[tuple[str, ...], Network] = {}
 
@@ -74,6 +77,12 @@ class Simulator:
         """What would run."""
         return plan(self.machine, self._orders, self.network(()), workload, algorithm, options=self.options)
 
+    def choose_engine(self, schedule: Schedule) -> str:
+        """The engine for a schedule: with `auto` event while there are few transfers, steady beyond."""
+        if self.engine != "auto":
+            return self.engine
+        return "event" if schedule.num_rows <= MOST_ROWS_FOR_EVENT else "steady"
+
     def network(self, helpers: tuple[str, ...]) -> Network:
         """The machine's network with agents on these further devices."""
         if helpers not in self._networks:
@@ -82,15 +91,16 @@ class Simulator:
 
     def run_plan(self, plan: Plan, workload: Workload, *, spans: bool = False) -> Prediction:
         """The prediction for one plan."""
-        network = self.network(plan.helpers)
-        run = self._simulate(plan.schedule(), network, workload)
+        network, schedule = self.network(plan.helpers), plan.schedule()
+        engine = self.choose_engine(schedule)
+        run = find_engine(engine)(schedule, network, workload, spans=spans)
         return Prediction(
             workload=workload,
             num_ranks=plan.num_ranks,
             algorithm=plan.algorithm,
             protocol=plan.protocol,
             num_channels=plan.num_channels,
-            engine=self.engine,
+            engine=engine,
             profile=self.profile.name,
             duration_s=run.duration_s,
             link_loads=_loads(network, run),
@@ -114,5 +124,7 @@ def _loads(network: Network, run: Run) -> tuple[LinkLoad, ...]:
 
 
 def _spans(run: Run) -> tuple[Span, ...]:
-    columns: Sequence[list[float]] = (run.start_s.tolist(), run.sent_s.tolist(), run.landed_s.tolist())
-    return tuple(Span(row, *times) for row, times in enumerate(zip(*columns, strict=True)))
+    if run.spans is None:
+        return ()
+    columns = (run.spans.start_s, run.spans.sent_s, run.spans.landed_s)
+    return tuple(Span(row, *times) for row, times in enumerate(zip(*(c.tolist() for c in columns), strict=True)))

@@ -60,8 +60,9 @@ def report_table(simulator: Simulator, predictions: Sequence[Prediction]) -> Tab
     )
     machine, profile = simulator.machine, simulator.profile.name
     collective = predictions[0].workload.collective if predictions else ""
-    title = f"{collective} on {machine.name}, {machine.num_ranks} ranks: simulated, profile {profile}"
-    return Table(COLUMNS, rows, f"{title}, engine {simulator.engine}")
+    engines = " and ".join(sorted({run.engine for run in predictions}))
+    title = f"{collective} on {machine.name}, {machine.num_ranks} ranks: simulated, profile {profile}, engine {engines}"
+    return Table(COLUMNS, rows, title)
 
 
 def report_json(simulator: Simulator, predictions: Sequence[Prediction]) -> str:

@@ -102,7 +102,7 @@ class Schedule:
 
     @cached_property
     def _rows(self) -> Rows:
-        parts = [self._unroll(block) for block in self.blocks]
+        parts = [self.unroll(block, np.arange(block.repeat, dtype=np.int32)) for block in self.blocks]
         if not parts:
             return Rows.of(())
         joined = Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
@@ -110,9 +110,15 @@ class Schedule:
             return joined
         return joined.take(np.argsort(joined.step, kind="stable"))
 
-    def _unroll(self, block: Block) -> Rows:
-        turn = np.repeat(np.arange(block.repeat, dtype=np.int32), len(block.rows))
-        rows = {name: np.tile(getattr(block.rows, name), block.repeat) for name in COLUMNS}
+    def describe(self, row: int) -> str:
+        """A row of `rows()` in words, for errors."""
+        rows = self.rows()
+        return f"step {rows.step[row]} {rows.src[row]}->{rows.dst[row]} chunk {rows.chunk[row]}"
+
+    def unroll(self, block: Block, periods: Column) -> Rows:
+        """The rows of the given repetitions of a block, one after the other."""
+        turn = np.repeat(periods, len(block.rows))
+        rows = {name: np.tile(getattr(block.rows, name), len(periods)) for name in COLUMNS}
         rows["step"] = rows["step"] + turn * np.int32(block.step_shift)
         if block.rank_shift:
             for end in ("src", "dst"):

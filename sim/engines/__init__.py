@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from topo.errors import NameChoiceError
 
@@ -13,9 +12,15 @@ if TYPE_CHECKING:
     from sim.schedule import Schedule
     from sim.workload import Workload
 
-    Engine = Callable[[Schedule, Network, Workload], Run]
 
-ENGINES: dict[str, str] = {"event": "sim.engines.event:simulate"}
+class Engine(Protocol):
+    """Runs a schedule on a network; with `spans` it keeps the times of every transfer."""
+
+    def __call__(self, schedule: Schedule, network: Network, workload: Workload, *, spans: bool = False) -> Run:
+        """The simulated run."""
+
+
+ENGINES: dict[str, str] = {"event": "sim.engines.event:simulate", "steady": "sim.engines.steady:simulate"}
 """Engine by name: where its function lies. An engine is imported when it is asked for."""
 
 

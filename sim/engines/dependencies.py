@@ -12,9 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sim.schedule import Schedule
+from sim.schedule import Rows, Schedule
+from topo.errors import ScheduleError
 
 Index = npt.NDArray[np.int32]
+
+_KEYS = 2**63 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,15 +42,23 @@ class Groups:
 
 
 def groups(schedule: Schedule) -> Groups:
-    """The groups of a schedule's rows; within one step reads come before writes."""
-    rows = schedule.rows()
+    """The groups of all rows of a schedule."""
+    return groups_of(schedule.rows(), schedule.num_agents, schedule.num_chunks)
+
+
+def groups_of(rows: Rows, num_agents: int, num_chunks: int) -> Groups:
+    """The groups of these rows, in whatever order they stand; within one step reads come before writes."""
     num_rows = len(rows)
     if not num_rows:
         empty = np.zeros(0, dtype=np.int32)
         return Groups(empty, empty, empty, np.zeros(1, dtype=np.int32), empty.astype(bool), empty.astype(bool))
-    moment = np.int64(2) * (int(rows.step[-1]) + 1)
+    moment = np.int64(2) * (int(rows.step.max()) + 1)
+    if num_agents * num_chunks * int(moment) > _KEYS:
+        raise ScheduleError(
+            f"{num_agents} agents, {num_chunks} chunks and {moment // 2} steps are too many to tell apart"
+        )
     key = np.concatenate([rows.src, rows.dst]).astype(np.int64)
-    key *= schedule.num_chunks
+    key *= num_chunks
     key += np.concatenate([rows.chunk, rows.chunk])
     key *= moment
     key[:num_rows] += 2 * rows.step

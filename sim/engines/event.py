@@ -4,23 +4,28 @@ A transfer starts when what it reads is there, it is the next of its connection 
 connection is free and a slot of it too. It occupies every link of its route at once (cut-through) at its max-min
 fair rate, and arrives a latency after its last byte was sent, while the connection already serves the next one.
 What arrived lands, and becomes visible to readers, once earlier accesses of its slot are done.
+
+Transfers that cannot be told apart are simulated once (`sim.engines.fold`); a schedule that does not repeat regularly
+is simulated row by row.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import simpy
 
-from sim.engines.dependencies import Groups, groups
-from sim.engines.indexing import Deduplicator, count_down, count_up, distinct, ragged, stable_order
-from sim.engines.network import Network, Routing, routing
+from sim.engines.fold import Folded, fold
+from sim.engines.indexing import Deduplicator, Ints, count_down, count_up
+from sim.engines.network import Network
+from sim.engines.periods import IrregularError, Period, periods
 from sim.engines.rates import RateSolver
-from sim.engines.run import Run
-from sim.schedule import Rows, Schedule
+from sim.engines.run import Run, Spans
+from sim.engines.tasks import Table, Tasks, of_classes, unfolded
+from sim.schedule import Schedule
 from sim.workload import Workload
 from topo.errors import Deadlock
 
@@ -29,18 +34,60 @@ SLOTS_PER_CONNECTION = 8
 
 _SAME_INSTANT = 1 + 1e-12
 
-Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-def simulate(schedule: Schedule, network: Network, workload: Workload) -> Run:
-    """The run of a schedule on a network; Deadlock if transfers can never finish."""
-    state = _State(schedule, network, workload)
+def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans: bool = False) -> Run:
+    """The run of a schedule on a network; Deadlock if transfers can never finish.
+
+    With `spans` the run is simulated row by row and keeps the times of each.
+    """
+    if spans:
+        return simulate_rows(schedule, network, workload)
+    try:
+        blocks = periods(schedule, workload.num_elements)
+    except IrregularError:
+        return simulate_rows(schedule, network, workload)
+    if not blocks:
+        return simulate_rows(schedule, network, workload)
+    return simulate_classes(blocks, fold(blocks, network), schedule, network, workload)[0]
+
+
+def simulate_classes(
+    blocks: Sequence[Period], classes: Folded, schedule: Schedule, network: Network, workload: Workload
+) -> tuple[Run, Floats]:
+    """The run of one row of each class in each period, and when each of these tasks landed."""
+    tasks = of_classes(blocks, classes, workload, schedule.num_chunks)
+    state = _run(tasks, schedule, network)
+    used = classes.of_link >= 0
+    by_link = [np.where(used, values[classes.of_link], 0.0) for values in (_carried(tasks), state.link_busy_s)]
+    return Run(state.now_s, by_link[0], by_link[1], {**state.work, "rows": schedule.num_rows}), state.landed_s
+
+
+def simulate_rows(schedule: Schedule, network: Network, workload: Workload) -> Run:
+    """The same row by row, whatever symmetry there is, with the times of each row."""
+    tasks = unfolded(schedule, network, workload)
+    state = _run(tasks, schedule, network)
+    spans = Spans(state.start_s, state.sent_s, state.landed_s)
+    return Run(state.now_s, _carried(tasks), state.link_busy_s, state.work, spans)
+
+
+def _run(tasks: Tasks, schedule: Schedule, network: Network) -> _State:
+    state = _State(tasks)
     env = simpy.Environment(initial_time=network.launch_overhead_s)
     env.process(_clock(env, state))
     env.run()
-    state.require_all_landed()
-    return state.result(env.now)
+    state.require_all_landed(schedule)
+    return state
+
+
+def _carried(tasks: Tasks) -> Floats:
+    """Bytes on each link of the tasks' routes."""
+    routes = tasks.routes
+    on_route = np.bincount(tasks.route, weights=tasks.carried_bytes, minlength=len(routes.latency_s))
+    crossing = np.repeat(on_route, np.diff(routes.first)).astype(np.float64)
+    weight = np.ones(len(crossing)) if routes.weight is None else routes.weight
+    return np.bincount(routes.links, weights=crossing * weight, minlength=len(tasks.capacity)).astype(np.float64)
 
 
 def _clock(env: simpy.Environment, state: _State) -> Generator[simpy.Event, None, None]:
@@ -52,48 +99,40 @@ def _clock(env: simpy.Environment, state: _State) -> Generator[simpy.Event, None
 
 
 class _State:
-    """What is under way, as arrays by row, connection, group, route or link."""
+    """What is under way, as arrays by task, connection, gate, route or link."""
 
-    def __init__(self, schedule: Schedule, network: Network, workload: Workload) -> None:
-        self.rows = schedule.rows()
-        self.num_bytes = workload.chunk_bytes(schedule.num_chunks)[self.rows.chunk].astype(np.float64)
-        self.routing: Routing = routing(network, self.rows)
-        self.capacity = network.bandwidth_bytes_per_s
-        self.solver = RateSolver(self.routing.routes, self.capacity)
-        self.groups: Groups = groups(schedule)
-        self._open = ~self.groups.follows
-        self._left_in_group = self.groups.sizes.astype(np.int32)
-        self._line_up(self.rows)
-        num_rows = len(self.rows)
-        self.start_s, self.sent_s, self.landed_s = (np.full(num_rows, np.nan) for _ in range(3))
-        self._arrived = np.zeros(num_rows, dtype=bool)
+    def __init__(self, tasks: Tasks) -> None:
+        self.tasks = tasks
+        self.solver = RateSolver(tasks.routes, tasks.capacity)
+        num_tasks, num_gates = len(tasks), len(tasks.gate_size)
+        everyone = np.arange(num_tasks, dtype=np.int64)
+        self._left_at_gate = tasks.gate_size.copy()
+        # The last entry stands for NOTHING, a gate that is always open.
+        self._open = np.append(np.zeros(num_gates, dtype=bool), True)
+        self._start_behind = Table(tasks.start_gate, everyone, num_gates)
+        self._land_behind = Table(tasks.land_gate, everyone, num_gates)
+        self._head, self._tail = tasks.queue.first[:-1].astype(np.int64), tasks.queue.first[1:].astype(np.int64)
+        num_connections = len(self._head)
+        self._free = np.ones(num_connections, dtype=bool)
+        self._slots_used = np.zeros(num_connections, dtype=np.int32)
+        self._each_connection, self._each_gate = Deduplicator(num_connections), Deduplicator(num_gates)
+        self.start_s, self.sent_s, self.landed_s = (np.full(num_tasks, np.nan) for _ in range(3))
+        self._arrived = np.zeros(num_tasks, dtype=bool)
         self._num_landed = 0
         self._active = np.zeros(0, dtype=np.int64)
         self._end_s, self._rate = np.zeros(0), np.zeros(0)
-        self._on_route = np.zeros(len(self.routing.routes.latency_s), dtype=np.int32)
+        self._on_route = np.zeros(len(tasks.routes.latency_s), dtype=np.int32)
+        self._rate_of_route = np.zeros(len(tasks.routes.latency_s))
         self._arrivals: list[tuple[float, int, Ints]] = []
-        self._link_bytes, self._link_busy_s = np.zeros(len(self.capacity)), np.zeros(len(self.capacity))
+        self.link_busy_s = np.zeros(len(tasks.capacity))
         self._busy_links = np.zeros(0, dtype=np.int32)
-        self._now_s = 0.0
+        self.now_s = 0.0
         self._num_instants = 0
-
-    def _line_up(self, rows: Rows) -> None:
-        """Queue the rows of each connection in step order."""
-        pair = rows.src.astype(np.int64) * (int(rows.dst.max(initial=0)) + 1) + rows.dst
-        key = pair * (int(rows.channel.max(initial=0)) + 1) + rows.channel
-        keys, self._connection = distinct(key)
-        count = np.bincount(self._connection, minlength=len(keys))
-        self._queue = stable_order(self._connection)
-        self._tail = np.cumsum(count)
-        self._head = self._tail - count
-        self._free = np.ones(len(count), dtype=bool)
-        self._slots_used = np.zeros(len(count), dtype=np.int32)
-        self._each_connection, self._each_group = Deduplicator(len(count)), Deduplicator(len(self._open))
 
     def begin(self, now_s: float) -> None:
         """Start every transfer that waits for nothing."""
-        self._now_s = now_s
-        self._start(np.arange(len(self._head)))
+        self.now_s = now_s
+        self._start(np.arange(len(self._head), dtype=np.int64))
         self._share()
 
     def next_instant(self) -> float:
@@ -104,123 +143,126 @@ class _State:
     def advance(self, now_s: float) -> None:
         """Handle everything that happens at this instant."""
         self._num_instants += 1
-        self._link_busy_s[self._busy_links] += now_s - self._now_s
-        self._now_s = now_s
+        self.link_busy_s[self._busy_links] += now_s - self.now_s
+        self.now_s = now_s
         limit = now_s * _SAME_INSTANT
         ended = self._end_s <= limit
-        touched = [self._send_off(self._active[ended])] if ended.any() else []
-        if touched:
-            self._active, self._end_s, self._rate = self._active[~ended], self._end_s[~ended], self._rate[~ended]
+        any_ended = bool(ended.any())
+        touched = []
+        if any_ended:
+            touched.append(self._send_off(self._active[ended]))
+            going = ~ended
+            self._active, self._end_s, self._rate = self._active[going], self._end_s[going], self._rate[going]
         while self._arrivals and self._arrivals[0][0] <= limit:
             touched.append(self._arrive(heapq.heappop(self._arrivals)[2]))
         num_active = len(self._active)
         if touched:
-            self._start(np.concatenate(touched))
-        if ended.any() or len(self._active) != num_active:
+            self._start(touched[0] if len(touched) == 1 else np.concatenate(touched))
+        if any_ended or len(self._active) != num_active:
             self._share()
 
     def _send_off(self, sent: Ints) -> Ints:
-        """The last byte of these rows left; returns the connections that may go on."""
-        self.sent_s[sent] = self._now_s
-        count_down(self._on_route, self.routing.route[sent])
-        self._free[self._connection[sent]] = True
-        latency_s = self.routing.routes.latency_s[self.routing.route[sent]]
+        """The last byte of these tasks left; returns the connections that may go on."""
+        self.sent_s[sent] = self.now_s
+        route, connection = self.tasks.route[sent], self.tasks.connection[sent]
+        count_down(self._on_route, route)
+        self._free[connection] = True
+        latency_s = self.tasks.routes.latency_s[route]
         alike = latency_s.min() == latency_s.max()
         for value in latency_s[:1] if alike else np.unique(latency_s):
             arriving = sent if alike else sent[latency_s == value]
-            heapq.heappush(self._arrivals, (self._now_s + float(value), int(arriving[0]), arriving))
-        return np.concatenate([self._connection[sent], self._finish(self.groups.read[sent])])
+            heapq.heappush(self._arrivals, (self.now_s + float(value), int(arriving[0]), arriving))
+        return np.concatenate([connection, self._pass(self.tasks.gates_by_sent.of(sent))])
 
     def _arrive(self, arrived: Ints) -> Ints:
-        """These rows reached their receiver; returns the connections that may go on."""
+        """These tasks reached their receiver; returns the connections that may go on."""
         self._arrived[arrived] = True
-        return self._land(arrived[self._open[self.groups.write[arrived]]])
+        return self._land(arrived[self._open[self.tasks.land_gate[arrived]]])
 
     def _land(self, landed: Ints) -> Ints:
-        """The data of these rows is in place; returns the connections that may go on."""
-        self.landed_s[landed] = self._now_s
+        """The data of these tasks is in place; returns the connections that may go on."""
+        self.landed_s[landed] = self.now_s
         self._num_landed += len(landed)
-        count_down(self._slots_used, self._connection[landed])
-        return np.concatenate([self._connection[landed], self._finish(self.groups.write[landed])])
+        connection = self.tasks.connection[landed]
+        count_down(self._slots_used, connection)
+        return np.concatenate([connection, self._pass(self.tasks.gates_by_landed.of(landed))])
 
-    def _finish(self, of_group: npt.NDArray[np.int32]) -> Ints:
-        """One member of each group is done; opens the groups behind and returns connections that may go on."""
-        count_down(self._left_in_group, of_group)
-        behind = self._each_group(of_group[self._left_in_group[of_group] == 0]) + 1
-        behind = behind[behind < len(self._open)]
-        behind = behind[self.groups.follows[behind]]
-        if not len(behind):
-            return np.zeros(0, dtype=np.int64)
-        self._open[behind] = True
-        readers = self.groups.members[ragged(self.groups.first, behind[~self.groups.writes[behind]])]
-        writers = self.groups.members[ragged(self.groups.first, behind[self.groups.writes[behind]])]
-        waiting = writers[self._arrived[writers] & np.isnan(self.landed_s[writers])]
-        landed = self._land(waiting) if len(waiting) else np.zeros(0, dtype=np.int64)
-        return np.concatenate([self._connection[readers], landed])
+    def _pass(self, gates: Ints) -> Ints:
+        """One task of each gate is done; opens those that are complete, returns the connections that may go on."""
+        if not len(gates):
+            return gates
+        count_down(self._left_at_gate, gates)
+        opened = self._each_gate(gates[self._left_at_gate[gates] == 0])
+        if not len(opened):
+            return opened
+        self._open[opened] = True
+        starting = self.tasks.connection[self._start_behind.of(opened)]
+        landing = self._land_behind.of(opened)
+        landing = landing[self._arrived[landing] & np.isnan(self.landed_s[landing])] if len(landing) else landing
+        return np.concatenate([starting, self._land(landing)]) if len(landing) else starting
 
     def _start(self, connections: Ints) -> None:
         """Start the next transfer of each of these connections that can; empty chunks pass through at once."""
         while len(connections):
             connections = self._each_connection(connections)
-            able = connections[
-                self._free[connections]
-                & (self._head[connections] < self._tail[connections])
-                & (self._slots_used[connections] < SLOTS_PER_CONNECTION)
-            ]
-            rows = self._queue[self._head[able]]
-            ready = self._open[self.groups.read[rows]]
-            able, rows = able[ready], rows[ready]
-            self.start_s[rows] = self._now_s
-            self._head[able] += 1
-            self._slots_used[able] += 1
-            empty = self.num_bytes[rows] == 0
-            self._occupy(rows[~empty], able[~empty])
-            connections = self._pass_through(rows[empty]) if empty.any() else rows[:0]
+            head = self._head[connections]
+            able = self._free[connections] & (head < self._tail[connections])
+            able &= self._slots_used[connections] < SLOTS_PER_CONNECTION
+            connections = connections[able]
+            tasks = self.tasks.queue.values[head[able]]
+            ready = self._open[self.tasks.start_gate[tasks]]
+            connections, tasks = connections[ready], tasks[ready]
+            if not len(tasks):
+                return
+            self.start_s[tasks] = self.now_s
+            self._head[connections] += 1
+            self._slots_used[connections] += 1
+            empty = self.tasks.num_bytes[tasks] == 0
+            if not empty.any():
+                self._occupy(tasks, connections)
+                return
+            self._occupy(tasks[~empty], connections[~empty])
+            connections = self._pass_through(tasks[empty])
 
-    def _occupy(self, rows: Ints, connections: Ints) -> None:
+    def _occupy(self, tasks: Ints, connections: Ints) -> None:
         self._free[connections] = False
-        count_up(self._on_route, self.routing.route[rows])
-        self._active = np.concatenate([self._active, rows])
-        self._end_s = np.concatenate([self._end_s, np.full(len(rows), np.inf)])
-        self._rate = np.concatenate([self._rate, np.zeros(len(rows))])
+        count_up(self._on_route, self.tasks.route[tasks])
+        self._active = np.concatenate([self._active, tasks])
+        self._end_s = np.concatenate([self._end_s, np.full(len(tasks), np.inf)])
+        self._rate = np.concatenate([self._rate, np.zeros(len(tasks))])
 
-    def _pass_through(self, rows: Ints) -> Ints:
+    def _pass_through(self, tasks: Ints) -> Ints:
         """A chunk without bytes is not sent: it is there at once and costs nothing."""
-        self.sent_s[rows] = self._now_s
-        return np.concatenate([self._connection[rows], self._finish(self.groups.read[rows]), self._arrive(rows)])
+        self.sent_s[tasks] = self.now_s
+        onwards = self._pass(self.tasks.gates_by_sent.of(tasks))
+        return np.concatenate([self.tasks.connection[tasks], onwards, self._arrive(tasks)])
 
     def _share(self) -> None:
         """Share the links anew; only transfers whose rate changes get a new end."""
         routes = np.flatnonzero(self._on_route).astype(np.int32)
-        counts = self._on_route[routes]
-        sharing = self.solver.share(routes, counts)
-        rate_of = np.zeros(len(self._on_route))
-        rate_of[routes] = sharing.rate_bytes_per_s
-        rate = rate_of[self.routing.route[self._active]]
-        changed = rate != self._rate
-        rows, old = self._active[changed], self._rate[changed]
-        begun = old > 0
-        with np.errstate(invalid="ignore", divide="ignore"):
-            left = np.where(begun, (self._end_s[changed] - self._now_s) * old, self.num_bytes[rows])
-            self._end_s[changed] = self._now_s + np.maximum(left, 0.0) / rate[changed]
-        self._rate = rate
+        sharing = self.solver.share(routes, self._on_route[routes])
         self._busy_links = sharing.links
+        self._rate_of_route[routes] = sharing.rate_bytes_per_s
+        rate = self._rate_of_route[self.tasks.route[self._active]]
+        changed = np.flatnonzero(rate != self._rate)
+        if not len(changed):
+            return
+        old, new = self._rate[changed], rate[changed]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            left = (self._end_s[changed] - self.now_s) * old
+            left = np.where(old > 0, np.maximum(left, 0.0), self.tasks.num_bytes[self._active[changed]])
+            self._end_s[changed] = self.now_s + left / new
+        self._rate = rate
 
-    def require_all_landed(self) -> None:
+    @property
+    def work(self) -> dict[str, int]:
+        """What was done, counted."""
+        return {"instants": self._num_instants, "solves": self.solver.num_solves, "transfers": len(self.tasks)}
+
+    def require_all_landed(self, schedule: Schedule) -> None:
         """Raise Deadlock, naming the first transfers, if any has not landed."""
-        if self._num_landed == len(self.rows):
+        if self._num_landed == len(self.tasks):
             return
         stuck = np.flatnonzero(np.isnan(self.landed_s))
-        named = ", ".join(
-            f"step {self.rows.step[row]} {self.rows.src[row]}->{self.rows.dst[row]} chunk {self.rows.chunk[row]}"
-            for row in stuck[:4]
-        )
-        raise Deadlock(f"{len(stuck)} of {len(self.rows)} transfers can never finish, the first are {named}")
-
-    def result(self, duration_s: float) -> Run:
-        """Everything that is known once the last transfer landed."""
-        sent = np.bincount(self.routing.route, weights=self.num_bytes, minlength=len(self._on_route))
-        lengths = np.diff(self.routing.routes.first)
-        np.add.at(self._link_bytes, self.routing.routes.links, np.repeat(sent, lengths))
-        work = {"instants": self._num_instants, "solves": self.solver.num_solves, "rows": len(self.rows)}
-        return Run(duration_s, self._link_bytes, self._link_busy_s, self.start_s, self.sent_s, self.landed_s, work)
+        named = ", ".join(schedule.describe(row) for row in self.tasks.row[stuck[:4]].tolist())
+        raise Deadlock(f"{len(stuck)} of {len(self.tasks)} transfers can never finish, the first are {named}")

@@ -68,3 +68,8 @@ def count_up(counts: Counts, index: npt.NDArray[np.integer]) -> None:
 def count_down(counts: Counts, index: npt.NDArray[np.integer]) -> None:
     """Subtract one at each index, as often as it is given."""
     np.subtract.at(counts, index, _ONE)
+
+
+def offsets(lengths: npt.ArrayLike) -> npt.NDArray[np.int32]:
+    """Where each of some ranges of these lengths begins when they are joined, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)

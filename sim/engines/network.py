@@ -25,11 +25,15 @@ Pairs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """Routes by number: route r crosses `links[first[r] : first[r + 1]]` and costs `latency_s[r]` beyond its bytes."""
+    """Routes by number: route r crosses `links[first[r] : first[r + 1]]` and costs `latency_s[r]` beyond its bytes.
+
+    `weight` says, for each of these crossings, for how many transfers one on the route counts; None is one each.
+    """
 
     first: Ints
     links: Ints
     latency_s: Floats
+    weight: Floats | None = None
 
     def take(self, chosen: npt.NDArray[np.integer]) -> Routes:
         """The chosen routes in the order given."""

@@ -35,6 +35,7 @@ class RateSolver:
     def __init__(self, routes: Routes, capacity: Floats) -> None:
         """`capacity` is bytes per second by link."""
         self._first, self._links, self._capacity = routes.first, routes.links, capacity
+        self._weight = np.ones(len(routes.links)) if routes.weight is None else routes.weight
         self._memo: dict[bytes, Sharing] = {}
         self.num_solves = 0
 
@@ -54,24 +55,22 @@ class RateSolver:
     def _solve(self, routes: Ints, counts: Ints) -> Floats:
         entries = ragged(self._first, routes)
         link, of_link = np.unique(self._links[entries], return_inverse=True)
-        of_route = np.repeat(np.arange(len(routes)), self._first[routes + 1] - self._first[routes])
+        lengths = self._first[routes + 1] - self._first[routes]
+        of_route = np.repeat(np.arange(len(routes)), lengths)
+        weight = self._weight[entries] * counts[of_route]
         left = self._capacity[link].copy()
         rate = np.full(len(routes), np.inf)
-        open_route = np.ones(len(routes), dtype=bool)
-        weight = counts.astype(np.float64)
-        while open_route.any():
-            live = open_route[of_route]
-            load = np.bincount(of_link, weights=np.where(live, weight[of_route], 0.0), minlength=len(link))
+        live = np.ones(len(entries), dtype=bool)
+        while live.any():
+            load = np.bincount(of_link[live], weights=weight[live], minlength=len(link))
             with np.errstate(divide="ignore", invalid="ignore"):
                 share = np.where(load > 0, left / load, np.inf)
-            least = share.min(initial=np.inf)
-            if not np.isfinite(least):
-                break
-            full = share <= least * _TIE
+            least = share.min()
             fixed = np.zeros(len(routes), dtype=bool)
-            fixed[of_route[live & full[of_link]]] = True
+            fixed[of_route[live & (share <= least * _TIE)[of_link]]] = True
             rate[fixed] = least
-            taken = np.bincount(of_link, weights=np.where(fixed[of_route], weight[of_route] * least, 0.0))
-            left = np.maximum(left - taken, 0.0)
-            open_route &= ~fixed
+            done = fixed[of_route]
+            left -= np.bincount(of_link[done], weights=weight[done] * least, minlength=len(link))
+            left = np.maximum(left, 0.0)
+            live &= ~done
         return rate

@@ -11,17 +11,20 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """One simulated run.
+class Spans:
+    """When each row of a schedule started, had left, and had landed."""
 
-    `link_bytes` and `link_busy_s` are by link of the network; `start_s`, `sent_s` and `landed_s` by row of the
-    schedule, empty unless spans were asked for. `work` counts what the engine did (instants, solves, rows).
-    """
+    start_s: Floats
+    sent_s: Floats
+    landed_s: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One simulated run: `link_bytes` and `link_busy_s` by link of the network, `work` counts what the engine did."""
 
     duration_s: float
     link_bytes: Floats
     link_busy_s: Floats
-    start_s: Floats
-    sent_s: Floats
-    landed_s: Floats
     work: dict[str, int]
+    spans: Spans | None = None

@@ -1,0 +1,163 @@
+"""Blocks as periods: what a row waits for, relative to its own period, without unrolling the block.
+
+The first two and the last two periods of every block are unrolled and their dependencies derived as for any
+schedule. A block is regular if a row of its last period reads only what was written in its own period, in the one
+before, or in earlier blocks: then every period between looks the same.
+
+Rows of all blocks are counted through: row i of block b has number `offset[b] + i`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.engines.dependencies import groups_of
+from sim.engines.indexing import Ints, distinct, offsets, ragged
+from sim.schedule import COLUMNS, Block, Rows, Schedule
+from topo.errors import ScheduleError
+
+NOTHING = -1
+NUM_KINDS = 3
+"""Periods differ in what they wait for only by being the first, the second, or a later one."""
+
+
+class IrregularError(ScheduleError):
+    """A schedule whose blocks do not repeat in a way that can be folded."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """What the rows of one period wait for: groups of other rows.
+
+    Row i waits for group `of_row[i]`, or for NOTHING. Group g is complete when the rows `rows[first[g] :
+    first[g + 1]]` have landed (or, where `sent[g]`, have been sent), `lag[g]` periods ago in the same block, or, where
+    `outside[g]`, in period `period[g]` of an earlier one.
+    """
+
+    of_row: Ints
+    outside: npt.NDArray[np.bool_]
+    lag: Ints
+    period: Ints
+    sent: npt.NDArray[np.bool_]
+    rows: Ints
+    first: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Waits:
+    """What the rows of one period wait for before they start, and before what they carry lands."""
+
+    start: Sources
+    land: Sources
+
+
+@dataclass(frozen=True, eq=False)
+class Period:
+    """One block: its rows, how often it repeats, and what its first, second and every further period waits for.
+
+    `repeat` counts the periods that carry anything, `full_repeat` all of them.
+    """
+
+    rows: Rows
+    offset: int
+    repeat: int
+    full_repeat: int
+    step_shift: int
+    waits: tuple[Waits, ...]
+
+    @property
+    def numbers(self) -> Ints:
+        """The numbers of its rows."""
+        return np.arange(self.offset, self.offset + len(self.rows), dtype=np.int64)
+
+
+def periods(schedule: Schedule, num_elements: int) -> tuple[Period, ...]:
+    """The schedule's blocks as periods, without those periods that carry nothing of `num_elements`.
+
+    IrregularError where a block does not repeat regularly.
+    """
+    blocks = [block for block in schedule.blocks if block.repeat and len(block.rows)]
+    if any(block.rank_shift for block in blocks):
+        raise IrregularError("blocks that move from rank to rank are not periodic on their connections")
+    if not blocks:
+        return ()
+    sample = _Sample(schedule, blocks)
+    repeats = [_periods_with_bytes(block, num_elements, schedule.num_chunks) for block in blocks]
+    return tuple(_period(index, block, repeats[index], sample) for index, block in enumerate(blocks))
+
+
+def _periods_with_bytes(block: Block, num_elements: int, num_chunks: int) -> int:
+    """How many periods carry any element, where there are more chunks than elements."""
+    chunks = np.unique(block.rows.chunk)
+    if num_elements >= num_chunks or len(chunks) == num_chunks or not block.chunk_shift:
+        return block.repeat
+    turn = np.arange(block.repeat, dtype=np.int64)[:, None]
+    filled = ((chunks[None, :] + turn * block.chunk_shift) % num_chunks < num_elements).any(axis=1)
+    return int(filled.sum())
+
+
+class _Sample:
+    """The unrolled periods of all blocks: where each row comes from, and the groups it waits for."""
+
+    def __init__(self, schedule: Schedule, blocks: list[Block]) -> None:
+        parts = [
+            (index, period, schedule.unroll(block, np.array([period], dtype=np.int32)))
+            for index, block in enumerate(blocks)
+            for period in sorted({0, 1, block.repeat - 2, block.repeat - 1} & set(range(block.repeat)))
+        ]
+        lengths = [len(rows) for _, _, rows in parts]
+        rows = Rows(*(np.concatenate([getattr(part, name) for _, _, part in parts]) for name in COLUMNS))
+        found = groups_of(rows, schedule.num_agents, schedule.num_chunks)
+        self.offset = offsets([len(block.rows) for block in blocks]).tolist()
+        self.block = np.repeat([block for block, _, _ in parts], lengths)
+        self.period = np.repeat([period for _, period, _ in parts], lengths)
+        self.row = np.concatenate([self.offset[block] + np.arange(len(part)) for block, _, part in parts])
+        self.members, self.first, self.writes = found.members.astype(np.int64), found.first, found.writes
+        self.before_start, self.before_land = (
+            np.where(found.follows[group], group.astype(np.int64) - 1, NOTHING) for group in (found.read, found.write)
+        )
+
+
+def _period(index: int, block: Block, repeat: int, sample: _Sample) -> Period:
+    last = block.repeat - 1
+    waits = tuple(_waits(index, period, sample) for period in (0, min(1, last), last))
+    start = waits[2].start
+    if block.repeat > 2 and (~start.outside & ((start.lag > 1) | (start.lag < 0))).any():
+        raise IrregularError(f"block {index}: a row reads what was written neither in its period nor in the one before")
+    return Period(block.rows, sample.offset[index], repeat, block.repeat, block.step_shift, waits)
+
+
+def _waits(index: int, period: int, sample: _Sample) -> Waits:
+    mine = np.flatnonzero((sample.block == index) & (sample.period == period))
+    return Waits(
+        _sources(index, period, sample, sample.before_start[mine]),
+        _sources(index, period, sample, _near(index, period, sample, sample.before_land[mine])),
+    )
+
+
+def _near(index: int, period: int, sample: _Sample, wanted: Ints) -> Ints:
+    """Without what lies more than a period back in the same block: a slot that old has long been free."""
+    leader = sample.members[sample.first[np.maximum(wanted, 0)]]
+    far = (sample.block[leader] == index) & (np.abs(period - sample.period[leader]) > 1)
+    return np.where(far, NOTHING, wanted)
+
+
+def _sources(index: int, period: int, sample: _Sample, wanted: Ints) -> Sources:
+    has = wanted != NOTHING
+    of_row = np.full(len(wanted), NOTHING, dtype=np.int64)
+    chosen, which = distinct(wanted[has])
+    of_row[has] = which
+    members = sample.members[ragged(sample.first, chosen)]
+    leader = sample.members[sample.first[chosen]]
+    block, written = sample.block[leader], sample.period[leader]
+    owner = np.repeat(np.arange(len(chosen)), np.diff(sample.first)[chosen])
+    same = (sample.block[members] == block[owner]) & (sample.period[members] == written[owner])
+    if sample.writes[chosen[owner[~same]]].any():
+        raise IrregularError(f"block {index}: what a row reads is completed by rows of several periods")
+    # Readers of one slot may be spread over periods; those beside the first are left out, as they come before a write.
+    first = offsets(np.bincount(owner[same], minlength=len(chosen)))
+    lag = np.where(block == index, period - written, 0)
+    return Sources(of_row, block != index, lag, written, ~sample.writes[chosen], sample.row[members[same]], first)
