@@ -46,7 +46,7 @@ def topology_argument(command: Command) -> Command:
         click.option("--nodes", type=click.IntRange(min=1), default=1, help="How often the node stands."),
         click.option("--gpus", metavar="LIST", help="GPUs that take part, such as 0-3,6 (default: all)."),
         click.option(
-            "--fabric", metavar="TEXT", help="What joins the nodes, such as flat,bandwidth=400Gb/s,latency=2us."
+            "--fabric", metavar="TEXT", help="What joins the nodes, such as flat,latency=2us, rail or fat-tree:2."
         ),
     )
     return _apply(options, wrapped, command)

@@ -8,77 +8,48 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from topo.errors import NameChoiceError, RouteError, TopologyError
-from topo.synthetic import MAX_LINKS, read_settings
+from topo.errors import RouteError, TopologyError
+from topo.fabric import EXAMPLE, FABRICS, FLAT, FLAT_ID, SPINE_ID, Fabric, FabricLink, Wiring, parse_fabric
+from topo.synthetic import MAX_LINKS
 from topo.topology import Device, Link, LinkKind, Topology
 
-FABRIC_ID = "fabric"
-FABRICS: Mapping[str, str] = {"flat": "one switch without contention inside, to which every NIC has its own port"}
-"""Fabrics by name, with a line that describes each."""
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from topo.fabric import Numbers
+
+__all__ = ["FABRICS", "FLAT_ID", "Cluster", "Fabric", "FabricLink", "parse_fabric"]
 
 _TO_NIC_KINDS: tuple[LinkKind, ...] = ("pcie", "cpu", "local", "c2c")
-_EXAMPLE = "flat,bandwidth=400Gb/s,latency=2us"
 
-
-@dataclass(frozen=True, slots=True)
-class Fabric:
-    """What joins the nodes: no contention inside (`flat`).
-
-    `bandwidth_bytes_per_s` is that of one port and direction (None: the NIC's own rate; the lower of both counts);
-    `latency_s` is from NIC to NIC.
-    """
-
-    name: str = "flat"
-    bandwidth_bytes_per_s: float | None = None
-    latency_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.name not in FABRICS:
-            raise NameChoiceError("fabric", self.name, FABRICS)
-        rate = self.bandwidth_bytes_per_s
-        if rate is not None and not (math.isfinite(rate) and rate > 0):
-            raise TopologyError(f"fabric {self.name} has bandwidth {rate} B/s: it must be positive and finite")
-        if not (math.isfinite(self.latency_s) and self.latency_s >= 0):
-            raise TopologyError(
-                f"fabric {self.name} has latency {self.latency_s} s: it must be finite and not negative"
-            )
-
-
-def parse_fabric(text: str) -> Fabric:
-    """The fabric of `NAME[,bandwidth=RATE][,latency=DURATION]`: `flat`, `flat,bandwidth=400Gb/s,latency=2us`.
-
-    NameChoiceError for an unknown name or key, UnitError for an unreadable value.
-    """
-    name, *settings = text.split(",")
-    if name.strip() not in FABRICS:
-        raise NameChoiceError("fabric", name.strip(), FABRICS)
-    values = read_settings(text, settings, _EXAMPLE)
-    return Fabric(name.strip(), values.get("bandwidth"), values.get("latency", 0.0))
+_NO_PCIE_BYTES_PER_S = 1e12
+"""From this rate on, a link between a NIC and a CPU says that the NIC is no PCIe device (`lo`, bridges)."""
 
 
 @dataclass(frozen=True)
 class Cluster:
     """`count` copies of `node`, joined by `fabric`. Not slotted, so that what follows from it is computed once.
 
-    With more than one node, the node needs a NIC and every NIC a known rate: TopologyError otherwise.
+    With more than one node, the node needs a NIC that leads out of it (`nics`): TopologyError otherwise.
     """
 
     node: Topology
     count: int
-    fabric: Fabric = Fabric()
+    fabric: Fabric = FLAT
 
     def __post_init__(self) -> None:
         if self.count < 1:
             raise TopologyError(f"a cluster of {self.count} nodes does not exist: give --nodes a whole number from 1")
         if not self.node.gpu_ids:
             raise TopologyError(f"{self._node_text} has no GPU, so a cluster of it has no rank: take another machine")
-        if self.count > 1:
-            for nic in self._all_nics:
-                self.port_bytes_per_s(nic)
+        if self.count > 1 and not self.nics:
+            raise TopologyError(self._no_way_out())
 
     @property
     def name(self) -> str:
@@ -110,6 +81,33 @@ class Cluster:
         node_number, local_rank = self.place_of(rank)
         return self.device_id(node_number, self.node.gpu_ids[local_rank])
 
+    @cached_property
+    def nics(self) -> tuple[Device, ...]:
+        """The node's NICs that lead out of it, in order: on PCIe and of known rate. Their position is a NIC's number.
+
+        The loopback device, bridges and other software interfaces do not count. Empty where there is none.
+        """
+        return tuple(
+            nic for nic in self.node.of_kind("nic") if _is_on_pcie(self.node, nic) and self._port_rate(nic) is not None
+        )
+
+    @cached_property
+    def _wiring(self) -> Wiring:
+        return Wiring(self.fabric, self.count, tuple(self.port_bytes_per_s(nic) for nic in self.nics))
+
+    def fabric_links(self) -> tuple[FabricLink, ...]:
+        """The links inside the fabric, by number: each leaf's uplink and the link back; none in `flat`."""
+        return self._wiring.links()
+
+    def fabric_route(
+        self, src_node: Numbers, src_nic: Numbers, dst_node: Numbers, dst_nic: Numbers
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """Which `fabric_links` lie between NICs, beyond the ports: pair i crosses links[first[i]:first[i + 1]].
+
+        Returns `(first, links)`. The arguments are arrays of one length: nodes from 0, and NICs as numbered by `nics`.
+        """
+        return self._wiring.route(src_node, src_nic, dst_node, dst_nic)
+
     def nic_of(self, rank: int) -> Device:
         """The NIC (a device of the node) over which a rank speaks to other nodes: the first of `nics_of`."""
         return self.nics_of(rank)[0]
@@ -124,23 +122,27 @@ class Cluster:
 
     def port_bytes_per_s(self, nic: Device) -> float:
         """Bytes/s of a NIC's port to the fabric in one direction: the lower of the NIC's rate and the fabric's."""
-        rates = (nic.nic.bandwidth_bytes_per_s if nic.nic else None, self.fabric.bandwidth_bytes_per_s)
-        known = [rate for rate in rates if rate is not None]
-        if not known:
+        rate = self._port_rate(nic)
+        if rate is None:
             raise TopologyError(
-                f"{self._node_text} does not say the rate of NIC {nic.name}: state it, as in --fabric {_EXAMPLE}"
+                f"{self._node_text} does not say the rate of NIC {nic.name}: state it, as in --fabric {EXAMPLE}"
             )
-        return min(known)
+        return rate
+
+    def _port_rate(self, nic: Device) -> float | None:
+        rates = (nic.nic.bandwidth_bytes_per_s if nic.nic else None, self.fabric.bandwidth_bytes_per_s)
+        return min((rate for rate in rates if rate is not None), default=None)
 
     def explicit(self) -> Topology:
-        """The whole cluster as one topology: every node's parts, and NIC links to one switch called `fabric`.
+        """The whole cluster as one topology: every node's parts, and NIC links to the fabric's switches.
 
-        Half the fabric's latency stands on each NIC link. One node is returned as it is. TopologyError for more
-        links than `MAX_LINKS`.
+        A fabric of one switch is called `fabric`; else NICs lead to `rail0` or `leaf0`..., and these to `spine`. Half
+        the fabric's latency stands on each NIC link. One node is returned as it is. TopologyError for more links than
+        `MAX_LINKS`.
         """
         if self.count == 1:
             return self.node
-        num_links = self.count * (len(self.node.links) + 2 * len(self._all_nics))
+        num_links = self.count * (len(self.node.links) + 2 * len(self.nics))
         if num_links > MAX_LINKS:
             raise TopologyError(f"{self.name} has {num_links} links, more than {MAX_LINKS}: keep it folded")
         numbers = range(self.count)
@@ -152,8 +154,8 @@ class Cluster:
         )
         return replace(
             self.node,
-            devices=(*devices, Device(FABRIC_ID, "net_switch", label=FABRIC_ID)),
-            links=(*node_links, *self._fabric_links()),
+            devices=(*devices, *self._switches()),
+            links=(*node_links, *self._port_links(), *self._uplinks()),
             gpu_ids=tuple(self.gpu_id(rank) for rank in range(self.num_ranks)),
             name=self.name,
             hidden_pairs=tuple(
@@ -168,26 +170,40 @@ class Cluster:
         label = f"node{number}/{device.label}" if device.label else None
         return replace(device, id=self.device_id(number, device.id), host=host, label=label)
 
-    def _fabric_links(self) -> Iterator[Link]:
+    def _switches(self) -> Iterator[Device]:
+        leaves = [self._wiring.leaf_id(leaf) for leaf in range(self._wiring.num_leaves)]
+        for switch in (*leaves, *((SPINE_ID,) if len(leaves) > 1 else ())):
+            yield Device(switch, "net_switch", label=switch)
+
+    def _port_links(self) -> Iterator[Link]:
         for number in range(self.count):
-            for nic in self._all_nics:
+            for place, nic in enumerate(self.nics):
+                leaf_id = self._wiring.leaf_id(self._wiring.leaf_of(number, place))
                 nic_id, rate = self.device_id(number, nic.id), self.port_bytes_per_s(nic)
-                yield Link(nic_id, FABRIC_ID, "network", rate, latency_s=self.fabric.latency_s / 2)
-                yield Link(FABRIC_ID, nic_id, "network", rate, latency_s=self.fabric.latency_s / 2)
+                yield Link(nic_id, leaf_id, "network", rate, latency_s=self.fabric.latency_s / 2)
+                yield Link(leaf_id, nic_id, "network", rate, latency_s=self.fabric.latency_s / 2)
+
+    def _uplinks(self) -> Iterator[Link]:
+        for link in self.fabric_links():
+            src, _, dst = link.name.partition("->")
+            yield Link(src, dst, "network", link.bandwidth_bytes_per_s)
 
     @property
     def _node_text(self) -> str:
         return f"machine {self.node.name!r}" if self.node.name else "this machine"
 
-    @cached_property
-    def _all_nics(self) -> tuple[Device, ...]:
-        nics = self.node.of_kind("nic")
-        if not nics:
-            raise TopologyError(
-                f"{self._node_text} has no NIC, so copies of it cannot be joined: take a machine with NICs "
-                "(topo presets lists some), or describe the whole as one switch:COUNT,bandwidth=RATE"
-            )
-        return nics
+    def _no_way_out(self) -> str:
+        """Why no NIC leads out of the node, and what to do."""
+        on_pcie = [nic for nic in self.node.of_kind("nic") if _is_on_pcie(self.node, nic)]
+        if on_pcie:
+            names = ", ".join(nic.name for nic in on_pcie[:4]) + (" ..." if len(on_pcie) > 4 else "")
+            return f"{self._node_text} does not say the rate of NIC {names}: state it, as in --fabric {EXAMPLE}"
+        inside = [nic.name for nic in self.node.of_kind("nic")]
+        has = f"has no NIC on PCIe ({', '.join(inside[:4])} leads nowhere)" if inside else "has no NIC"
+        return (
+            f"{self._node_text} {has}, so copies of it cannot be joined: take a machine with NICs "
+            "(topo presets lists some), or describe the whole as one switch:COUNT,bandwidth=RATE"
+        )
 
     @cached_property
     def _nics_by_local_rank(self) -> tuple[tuple[Device, ...], ...]:
@@ -205,7 +221,7 @@ class Cluster:
         """All NICs of the best path class and bandwidth, in the node's order."""
         reached = _reach(self.node, gpu_id)
         score = {}
-        for nic in self._all_nics:
+        for nic in self.nics:
             if nic.id in reached:
                 path_class, rate = reached[nic.id]
                 own = nic.nic.bandwidth_bytes_per_s if nic.nic else None
@@ -215,7 +231,21 @@ class Cluster:
                 f"no path of PCIe leads from {gpu_id} to a NIC: add the missing links, or take it out with --gpus"
             )
         best = min(score.values())
-        return tuple(nic for nic in self._all_nics if score.get(nic.id) == best)
+        return tuple(nic for nic in self.nics if score.get(nic.id) == best)
+
+
+def _is_on_pcie(node: Topology, nic: Device) -> bool:
+    """Whether a NIC, or the card it is a port of, is a PCIe device, as far as the node says."""
+    if nic.pci is not None:
+        return True
+    for link in node.links:
+        if link.src == nic.id:
+            parent = node.device(link.dst)
+            if parent.kind == "nic_card" and link.kind == "local" and nic.kind != "nic_card":
+                return _is_on_pcie(node, parent)
+            if link.kind == "pcie" and (parent.kind != "cpu" or link.bandwidth_bytes_per_s < _NO_PCIE_BYTES_PER_S):
+                return True
+    return False
 
 
 def _reach(node: Topology, start: str) -> dict[str, tuple[int, float]]:

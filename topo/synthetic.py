@@ -74,17 +74,18 @@ def synthetic(text: str) -> Topology:
         raise NameChoiceError("shape", shape, SHAPES)
     count_text, *settings = rest.split(",")
     count = _count(text, count_text)
-    values = read_settings(text, settings)
+    values = read_settings(text, settings, _KEYS, _EXAMPLE)
     if "bandwidth" not in values:
         raise TopologyError(f"{text!r} states no bandwidth: add it, as in {_EXAMPLE}")
+    bandwidth_bytes_per_s = parse_rate(values["bandwidth"])
+    latency_s = parse_duration(values.get("latency", "0s"))
     _check_number_of_links(text, shape, count)
-    latency_s = values.get("latency", 0.0)
     devices = [Device(f"GPU{rank}", "gpu") for rank in range(count)]
     if shape == "switch":
         devices.append(Device(SWITCH_ID, "net_switch"))
     return Topology(
         devices=tuple(devices),
-        links=tuple(SHAPES[shape](count, values["bandwidth"], latency_s)),
+        links=tuple(SHAPES[shape](count, bandwidth_bytes_per_s, latency_s)),
         gpu_ids=tuple(f"GPU{rank}" for rank in range(count)),
         name=text,
         provenance=(Provenance("synthetic", text),),
@@ -92,19 +93,21 @@ def synthetic(text: str) -> Topology:
     )
 
 
-def read_settings(text: str, settings: list[str], example: str = _EXAMPLE) -> dict[str, float]:
-    """`bandwidth` (bytes/s) and `latency` (s) of texts `KEY=VALUE`, as far as given; `text` stands in errors."""
-    values: dict[str, float] = {}
+def read_settings(text: str, settings: list[str], keys: tuple[str, ...], example: str) -> dict[str, str]:
+    """The values of texts `KEY=VALUE`, by key, as far as given; `text` and `example` stand in errors.
+
+    NameChoiceError for a key that is none of `keys`, TopologyError for one given twice or without a value.
+    """
+    values: dict[str, str] = {}
     for setting in settings:
-        key, equals, value = setting.partition("=")
-        key = key.strip()
+        key, equals, value = (part.strip() for part in setting.partition("="))
         if not equals:
             raise TopologyError(f"{text!r}: expected KEY=VALUE in place of {setting!r}, as in {example}")
-        if key not in _KEYS:
-            raise NameChoiceError(f"key in {text!r},", key, _KEYS)
+        if key not in keys:
+            raise NameChoiceError(f"key in {text!r},", key, keys)
         if key in values:
             raise TopologyError(f"{text!r} gives {key} twice: keep one")
-        values[key] = parse_rate(value) if key == "bandwidth" else parse_duration(value)
+        values[key] = value
     return values
 
 

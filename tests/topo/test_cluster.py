@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import NO_CORPUS, corpus_files
-from topo.cluster import FABRIC_ID, Cluster, Fabric, parse_fabric
+from topo.cluster import FLAT_ID, Cluster, Fabric, parse_fabric
 from topo.errors import NameChoiceError, RouteError, TopoError, TopologyError, UnitError
 from topo.presets import PRESETS, preset, synthetic
 from topo.readers import nccl_xml
@@ -78,13 +78,13 @@ def test_folded_and_explicit_name_the_same_devices(name: str) -> None:
     assert whole.gpu_ids == tuple(cluster.gpu_id(rank) for rank in range(cluster.num_ranks))
     assert cluster.gpu_id(cluster.node.num_ranks) == "node1/GPU0"
     assert (cluster.name, cluster.synthetic) == (whole.name, whole.synthetic)
-    assert whole.device(FABRIC_ID).kind == "net_switch"
+    assert whole.device(FLAT_ID).kind == "net_switch"
     ports = {(link.src, link.dst): link for link in whole.links if link.kind == "network"}
     assert len(ports) == 2 * 3 * len(cluster.node.of_kind("nic"))
     for rank in range(cluster.num_ranks):
         number, _ = cluster.place_of(rank)
         nic = cluster.nic_of(rank)
-        port = ports[cluster.device_id(number, nic.id), FABRIC_ID]
+        port = ports[cluster.device_id(number, nic.id), FLAT_ID]
         assert port.bandwidth_bytes_per_s == cluster.port_bytes_per_s(nic)
         assert port.latency_s == 1e-6
         assert (whole.device(port.src).host or "").split("/")[0] == f"node{number}"
@@ -197,7 +197,7 @@ def test_fabrics(text: str, fabric: Fabric) -> None:
     ("text", "error", "problem"),
     [
         ("flatt", NameChoiceError, "did you mean 'flat'"),
-        ("fat-tree,levels=2", NameChoiceError, "unknown fabric 'fat-tree'"),
+        ("dragonfly,levels=2", NameChoiceError, "unknown fabric 'dragonfly'"),
         ("flat,rate=1GB/s", NameChoiceError, "'rate'"),
         ("flat,bandwidth=400", UnitError, "no unit"),
         ("flat,", TopologyError, "KEY=VALUE.*flat,bandwidth"),
