@@ -69,6 +69,7 @@ READERS: Mapping[str, Reader] = {
         _supporting("nvlink-remote", "nvidia-smi nvlink -R", "topo.readers.nvlink_remote"),
         _supporting("nvlink-capabilities", "nvidia-smi nvlink -c", "topo.readers.nvlink_capabilities"),
         _supporting("nvlink-errors", "nvidia-smi nvlink -e", "topo.readers.nvlink_errors"),
+        _supporting("lspci", "lspci -vv", "topo.readers.lspci"),
     )
 }
 """All formats: those of a topology first, the one that says the most of a machine before the others."""
