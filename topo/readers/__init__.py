@@ -69,6 +69,8 @@ READERS: Mapping[str, Reader] = {
         _supporting("nvlink-remote", "nvidia-smi nvlink -R", "topo.readers.nvlink_remote"),
         _supporting("nvlink-capabilities", "nvidia-smi nvlink -c", "topo.readers.nvlink_capabilities"),
         _supporting("nvlink-errors", "nvidia-smi nvlink -e", "topo.readers.nvlink_errors"),
+        _supporting("nvidia-smi-list", "nvidia-smi -L", "topo.readers.nvidia_smi_list"),
+        _supporting("nvidia-smi-query", "nvidia-smi --query-gpu", "topo.readers.nvidia_smi_query"),
         _supporting("lspci", "lspci -vv", "topo.readers.lspci"),
     )
 }
