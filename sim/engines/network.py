@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from sim.engines.indexing import distinct, ragged
+from sim.engines.indexing import distinct, offsets, ragged
 from sim.engines.routes import Router, slowest
 from sim.schedule import REDUCE, Rows
 from topo.cluster import Cluster
@@ -37,9 +37,19 @@ class Routes:
 
     def take(self, chosen: npt.NDArray[np.integer]) -> Routes:
         """The chosen routes in the order given."""
-        lengths = (self.first[1:] - self.first[:-1])[chosen]
-        first = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        return Routes(first, self.links[ragged(self.first, chosen)], self.latency_s[chosen])
+        return Routes(
+            offsets(np.diff(self.first)[chosen]), self.links[ragged(self.first, chosen)], self.latency_s[chosen]
+        )
+
+    def followed_by(self, first: Ints, links: Ints) -> Routes:
+        """Each route with further links: route r goes on over `links[first[r] : first[r + 1]]`."""
+        own, more = np.diff(self.first), np.diff(first)
+        joined = offsets(own + more)
+        where = np.repeat(joined[:-1] - self.first[:-1], own) + np.arange(len(self.links))
+        further = np.repeat(joined[:-1] + own - first[:-1], more) + np.arange(len(links))
+        both = np.empty(len(self.links) + len(links), dtype=np.int32)
+        both[where], both[further] = self.links, links
+        return Routes(joined, both, self.latency_s)
 
     @classmethod
     def of(cls, routes: Sequence[tuple[tuple[int, ...], float]]) -> Routes:
@@ -109,16 +119,15 @@ def network_of(machine: Topology | Cluster, profile: Profile, helpers: Sequence[
 
 
 def _cluster_network(cluster: Cluster, profile: Profile, helpers: Sequence[str]) -> Network:
-    """Links of node k are the template's, moved by k times their number; behind them come each node's NIC ports.
-
-    A route is searched once per pair of places in a node, inside one node and between two, and then moved.
+    """Links of node k are the template's, moved by k times their number; behind them come each node's NIC ports, then
+    the links inside the fabric. A route is searched once per pair of places in a node, inside one and between two.
     """
-    node, size = cluster.node, cluster.node.num_ranks
+    node, size, nics = cluster.node, cluster.node.num_ranks, cluster.nics
     places = [*node.gpu_ids, *helpers]
-    nics = [device for device in node.devices if device.kind == "nic"]
-    ports = [end for nic in nics for end in (f"{nic.id}->fabric", f"fabric->{nic.id}")]
-    inside, outside = len(node.links), len(ports)
-    template = _Template(cluster, profile, places, [nic.id for nic in nics])
+    inside, ports = len(node.links), 2 * len(nics)
+    fabric_at = cluster.count * (inside + ports)
+    fabric = cluster.fabric_links()
+    template = _Template(cluster, profile, places)
 
     def locate(agent: Pairs) -> tuple[Pairs, Pairs]:
         """Node and place in it; helpers live in the first node."""
@@ -127,29 +136,47 @@ def _cluster_network(cluster: Cluster, profile: Profile, helpers: Sequence[str])
 
     def routes(src: Pairs, dst: Pairs) -> Routes:
         (src_node, src_place), (dst_node, dst_place) = locate(src), locate(dst)
-        keys, which = distinct((src_place * len(places) + dst_place) * 2 + (src_node != dst_node))
+        crosses = src_node != dst_node
+        keys, which = distinct((src_place * len(places) + dst_place) * 2 + crosses)
         pairs = [divmod(pair, len(places)) for pair in (keys >> 1).tolist()]
-        crosses = (keys & 1).tolist()
-        moved = Routes.of([template.route(a, b, cross == 1) for (a, b), cross in zip(pairs, crosses, strict=True)])
+        moved = Routes.of(
+            [template.route(a, b, cross == 1) for (a, b), cross in zip(pairs, (keys & 1).tolist(), strict=True)]
+        )
         joined = moved.take(which)
         route = np.repeat(np.arange(len(src)), np.diff(joined.first))
-        far, kind = np.divmod(joined.links, inside + outside)
+        far, kind = np.divmod(joined.links, inside + ports)
         where = np.where(far, dst_node[route], src_node[route])
-        at_port = kind >= inside
-        links = np.where(at_port, cluster.count * inside + where * outside + kind - inside, where * inside + kind)
-        return Routes(joined.first, links.astype(np.int32), joined.latency_s)
+        port = cluster.count * inside + where * ports + kind - inside
+        links = np.where(kind >= inside, port, where * inside + kind).astype(np.int32)
+        found = Routes(joined.first, links, joined.latency_s)
+        if not fabric:
+            return found
+        between = np.flatnonzero(crosses)
+        first, further = cluster.fabric_route(
+            src_node[between],
+            template.nic_number[src_place[between]],
+            dst_node[between],
+            template.nic_number[dst_place[between]],
+        )
+        lengths = np.zeros(len(src), dtype=np.int64)
+        lengths[between] = np.diff(first)
+        return found.followed_by(offsets(lengths), (fabric_at + further).astype(np.int32))
 
     def link_id(index: int) -> str:
+        if index >= fabric_at:
+            return fabric[index - fabric_at].name
         if index < cluster.count * inside:
             where, link = divmod(index, inside)
             return f"node{where}/{node.links[link].src}->node{where}/{node.links[link].dst}"
-        where, port = divmod(index - cluster.count * inside, outside)
-        return "->".join(end if end == "fabric" else f"node{where}/{end}" for end in ports[port].split("->"))
+        where, port = divmod(index - cluster.count * inside, ports)
+        nic = f"node{where}/{nics[port // 2].id}"
+        return f"fabric->{nic}" if port % 2 else f"{nic}->fabric"
 
     shared = profile.transport("network").efficiency
+    inside_rates = [effective_bytes_per_s(link, profile) for link in node.links]
     port_rates = np.repeat([cluster.port_bytes_per_s(nic) * shared for nic in nics], 2)
-    inside_rates = np.array([effective_bytes_per_s(link, profile) for link in node.links])
-    rates = np.concatenate([np.tile(inside_rates, cluster.count), np.tile(port_rates, cluster.count)])
+    fabric_rates = [link.bandwidth_bytes_per_s * shared for link in fabric]
+    rates = np.concatenate([np.tile(inside_rates, cluster.count), np.tile(port_rates, cluster.count), fabric_rates])
     agents = [node.device(place) for place in (*node.gpu_ids * cluster.count, *helpers)]
     return _with_reduce_links(link_id, rates, routes, agents, profile)
 
@@ -158,29 +185,30 @@ class _Template:
     """Routes between two places of a cluster's node: links of the source's node first, then the destination's.
 
     A link of the node has its own number, the way of NIC i out of and into the fabric the numbers behind them; what
-    belongs to the destination's node is moved up once by their sum.
+    belongs to the destination's node is moved up once by their sum. `nic_number` is the NIC of each place.
     """
 
-    def __init__(self, cluster: Cluster, profile: Profile, places: Sequence[str], nics: Sequence[str]) -> None:
+    def __init__(self, cluster: Cluster, profile: Profile, places: Sequence[str]) -> None:
         self._cluster, self._profile, self._places = cluster, profile, places
-        self._port = {nic: len(cluster.node.links) + 2 * index for index, nic in enumerate(nics)}
-        self._far = len(cluster.node.links) + 2 * len(nics)
+        number = {nic.id: index for index, nic in enumerate(cluster.nics)}
+        ranks = range(cluster.node.num_ranks)
+        nearest = [number[cluster.nic_of(rank).id] for rank in ranks] if number else [0 for _ in ranks]
+        self.nic_number = np.array([*nearest, *(0 for _ in places[len(nearest) :])], dtype=np.int64)
+        self._far = len(cluster.node.links) + 2 * len(cluster.nics)
         self._router = Router(cluster.node)
 
     def route(self, src: int, dst: int, crosses: bool) -> tuple[tuple[int, ...], float]:
         """Links and latency of the way from place to place, in one node or from one to another."""
         src_id, dst_id = self._places[src], self._places[dst]
+        links = self._cluster.node.links
         if not crosses:
-            links = self._router.route(src_id, dst_id).links
-            return links, latency_of(self._cluster.node.links, links, self._profile)
-        src_nic, dst_nic = self._nic(src), self._nic(dst)
-        leave = (*self._router.route(src_id, src_nic).links, self._port[src_nic])
-        enter = (self._port[dst_nic] + 1, *self._router.route(dst_nic, dst_id).links)
+            inside = self._router.route(src_id, dst_id).links
+            return inside, latency_of(links, inside, self._profile)
+        src_nic, dst_nic = int(self.nic_number[src]), int(self.nic_number[dst])
+        leave = (*self._router.route(src_id, self._cluster.nics[src_nic].id).links, len(links) + 2 * src_nic)
+        enter = (len(links) + 2 * dst_nic + 1, *self._router.route(self._cluster.nics[dst_nic].id, dst_id).links)
         latency_s = self._cluster.fabric.latency_s + self._profile.transport("network").hop_latency_s
         return (*leave, *(self._far + link for link in enter)), latency_s
-
-    def _nic(self, place: int) -> str:
-        return self._cluster.nic_of(place if place < self._cluster.node.num_ranks else 0).id
 
 
 def _with_reduce_links(

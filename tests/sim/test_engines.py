@@ -19,10 +19,12 @@ from sim.plan import Plan, in_order
 from sim.planners.topology import Options
 from sim.predict import Simulator, predict
 from sim.prediction import Prediction
-from sim.profile import IDEAL
+from sim.profile import IDEAL, load_profile
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
 from sim.workload import Workload
+from topo.cluster import Cluster
 from topo.errors import Deadlock, RouteError
+from topo.load import load_topology
 from topo.presets import preset, synthetic
 from topo.topology import Device, Link, Topology
 
@@ -244,3 +246,17 @@ def test_an_inactive_link_is_no_way() -> None:
     machine = Topology(devices, links, ("GPU0", "GPU1"), complete=False)
     with pytest.raises(RouteError, match="GPU0 to GPU1"):
         predict(machine, Workload("all_reduce", MIB), algorithm="ring")
+
+
+@pytest.mark.parametrize("fabric", ["flat", "rail", "fat-tree:2,nodes_per_leaf=2"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_folded_cluster_costs_what_the_explicit_one_does(algorithm: str, fabric: str) -> None:
+    cluster = load_topology("dgx-h100", nodes=4, fabric=fabric)
+    assert isinstance(cluster, Cluster)
+    workload, profile = Workload("all_reduce", 64 * MIB), load_profile("auto", cluster)
+    folded = Simulator(cluster, profile)
+    plan = folded.plan(workload, algorithm)
+    explicit = Simulator(cluster.explicit(), profile)
+    assert folded.run_plan(plan, workload).duration_s == pytest.approx(
+        explicit.run_plan(plan, workload).duration_s, rel=1e-6
+    )
