@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
 
 from topo.errors import TopologyError
+from topo.nccl_run import NcclRun
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -157,7 +158,8 @@ class Topology:
     `gpu_ids[r]` is the device of rank r. `complete` is False when the source shows only part of the machine.
     `findings` are sentences about what the source left open or contradicts. `synthetic` marks a description without
     hardware behind it, whose rates are taken as given. `hidden_pairs` are pairs of device names whose relation the
-    source does not show. Not slotted, so that the graph can be cached on the value it is derived from.
+    source does not show. `nccl` is the run that a log of NCCL shows, where that is the source. Not slotted, so that the
+    graph can be cached on the value it is derived from.
     """
 
     devices: tuple[Device, ...]
@@ -169,6 +171,7 @@ class Topology:
     synthetic: bool = False
     findings: tuple[str, ...] = ()
     hidden_pairs: tuple[tuple[str, str], ...] = ()
+    nccl: NcclRun | None = None
 
     def __post_init__(self) -> None:
         for check in CHECKS:
