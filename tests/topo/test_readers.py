@@ -16,6 +16,7 @@ CORPUS = [path for path in corpus_files("*/*") if path.suffix in (".txt", ".xml"
 
 SEVERAL = {
     "066": ("nvidia-smi-topo", "nvidia-smi-p2p"),
+    "079": ("rocm-smi", "lspci"),
     "133": ("nvidia-smi-topo", "nvlink-status"),
 }
 """Captures in which people kept the outputs of several commands, with the formats that are in them."""

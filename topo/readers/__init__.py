@@ -63,6 +63,7 @@ READERS: Mapping[str, Reader] = {
         Reader("nccl-xml", "NCCL topology XML", "topo.readers.nccl_xml"),
         Reader("topology-json", "topology/1 JSON", "topo.readers.topology_json"),
         Reader("nvidia-smi-topo", "nvidia-smi topo -m", "topo.readers.nvidia_smi_topo", "topo.merge:from_matrix"),
+        Reader("rocm-smi", "rocm-smi --showtopo", "topo.readers.rocm_smi", "topo.readers.rocm_topology:to_topology"),
         Reader("sysfs", "sysfs/1 JSON", "topo.readers.sysfs"),
         _supporting("nvidia-smi-p2p", "nvidia-smi topo -p2p", "topo.readers.nvidia_smi_p2p"),
         _supporting("nvlink-status", "nvidia-smi nvlink -s", "topo.readers.nvlink_status"),

@@ -92,14 +92,13 @@ def _row(stream: Stream, start: int, names: tuple[str, ...], is_cell: IsCell) ->
             break  # a terminal wraps to the very next line
         cells.append(tokens[position].text)
         position += 1
-    missing = len(names) - len(cells)
-    if missing:
-        if position < len(tokens) - 1 or (position < len(tokens) and not stream.ends_in_word):
-            raise _short_row(stream, label, len(cells), names, stream.same_line(position))
-        if position == len(tokens) and stream.ends_in_word:
-            cells.pop()  # the text ends within this cell: it may have been the beginning of a longer one
+    at_end = position == len(tokens)
+    if len(cells) < len(names) and not at_end and (position < len(tokens) - 1 or not stream.ends_in_word):
+        raise _short_row(stream, label, len(cells), names, stream.same_line(position))
+    if at_end and stream.ends_in_word and len(cells) - 1 != names.index(label.text):
+        cells.pop()  # the text ends within this cell, which may have been the beginning of a longer one
     filled = cells + [None] * (len(names) - len(cells))
-    return SquareRow(label.text, label.line, tuple(filled)), len(tokens) if missing else position
+    return SquareRow(label.text, label.line, tuple(filled)), position if len(cells) == len(names) else len(tokens)
 
 
 def _short_row(stream: Stream, label: Token, num_cells: int, names: Sequence[str], after: Token | None) -> CaptureError:
