@@ -19,6 +19,9 @@ class Candidates:
         self._paths = ground.domain.paths
         self._num_gpus = ground.num_gpus
         self._near_net = [local_nodes(row) for row in self._paths.net_gpu]
+        self._ways_in = [
+            [(-int(path.bandwidth_bytes_per_s // GIGA), len(path.hops)) for path in row] for row in self._paths.net_gpu
+        ]
         self._scores = [self._scores_from(gpu) for gpu in range(self._num_gpus)]
         self._neighbours: dict[tuple[int, Pattern], tuple[int, ...]] = {}
 
@@ -45,17 +48,17 @@ class Candidates:
 
         `reverse` asks for the opposite order if nothing inside the domain tells them apart.
         """
+        free = [score for score in self._scores[gpu] if not used >> score[3] & 1]
+        if len(free) < 2:
+            return [score[3] for score in free]
+        left, ways_in = self._left, self._ways_in[net]
         rows = []
-        for score in self._scores[gpu]:
-            other = score[3]
-            if used >> other & 1:
-                continue
-            path = self._paths.net_gpu[net][other]
-            up, down = self._pci_edges[other]
-            pci = int(min(self._left[up], self._left[down]) // GIGA)
-            rows.append((-int(path.bandwidth_bytes_per_s // GIGA), -pci, len(path.hops), score))
+        for score in free:
+            up, down = self._pci_edges[score[3]]
+            rate, hops = ways_in[score[3]]
+            rows.append((rate, -int(min(left[up], left[down]) // GIGA), hops, score))
         rows.sort()
-        if reverse and len({row[3][:2] for row in rows}) == 1:
+        if reverse and all(score[:2] == free[0][:2] for score in free):
             rows.reverse()
         return [row[3][3] for row in rows]
 

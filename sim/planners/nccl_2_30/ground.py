@@ -19,12 +19,17 @@ OLD_GPU_REVERSE_SHARE = 1 / 8
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A path as the search uses it: its kind and that of the way back, and (edge, share of the bandwidth) charged."""
+    """A path as the search uses it: its kind and that of the way back, and (edge, share of the bandwidth) charged.
+
+    `plain`: every edge is charged once and in full; they are `edges` then.
+    """
 
     kind: PathKind
     back_kind: PathKind
     num_hops: int
     charges: tuple[tuple[int, float], ...]
+    edges: tuple[int, ...]
+    plain: bool
 
 
 Routes = tuple[tuple["Route | None", ...], ...]
@@ -128,7 +133,9 @@ def _route(system: System, source: Node, path: Path, back_kind: PathKind) -> Rou
             reverse += share
         if reverse:
             charges.append((edge.reverse, reverse))
-    return Route(path.kind, back_kind, len(path.hops), tuple(charges))
+    edges = tuple(edge for edge, _ in charges)
+    plain = len(set(edges)) == len(edges) and all(share == 1.0 for _, share in charges)
+    return Route(path.kind, back_kind, len(path.hops), tuple(charges), edges, plain)
 
 
 def _crosses_intel(system: System, source: Node, path: Path) -> bool:

@@ -12,11 +12,15 @@ Legs = Sequence[tuple["Route | None", float]]
 
 
 class Ledger:
-    """Takes bandwidth from links and gives it back; what is left is rounded as NCCL does after each step."""
+    """Takes bandwidth from links and gives it back; what is left is rounded as NCCL does after each step.
+
+    Routes that charge each link once and in full, by far the most, take a short way on which nothing needs rounding.
+    """
 
     def __init__(self, bandwidths_bytes_per_s: Iterable[float]) -> None:
         self.left = list(bandwidths_bytes_per_s)
         self.num_hops = 0
+        self._exact = not any(rate % RESOLUTION_BYTES_PER_S for rate in self.left)
 
     def follow(self, route: Route | None, bytes_per_s: float, limit: PathKind, *, both_ways: bool = False) -> bool:
         """Take the bandwidth on every hop, or on none; whether it was there and the path no worse than the limit.
@@ -33,7 +37,7 @@ class Ledger:
     def release(self, route: Route | None, bytes_per_s: float) -> None:
         """Give back what `follow` took."""
         assert route is not None
-        self._refund(route.charges, bytes_per_s)
+        self._refund(route, bytes_per_s)
         self.num_hops -= route.num_hops
 
     def follow_legs(self, legs: Legs, bytes_per_s: float, limit: PathKind) -> bool:
@@ -50,20 +54,35 @@ class Ledger:
         """Give back what `follow_legs` took, last leg first: fractions of hops are cut off at every step."""
         for route, multiple in reversed(legs):
             assert route is not None
-            self._refund(route.charges, bytes_per_s * multiple)
+            self._refund(route, bytes_per_s * multiple)
             self.num_hops = int(self.num_hops - multiple * route.num_hops)
 
     def _charge(self, route: Route, bytes_per_s: float) -> bool:
         left = self.left
+        if route.plain and self._exact and not bytes_per_s % RESOLUTION_BYTES_PER_S:
+            for edge in route.edges:
+                if left[edge] < bytes_per_s:
+                    return False
+            for edge in route.edges:
+                left[edge] -= bytes_per_s
+            return True
         for position, (edge, share) in enumerate(route.charges):
             rest = left[edge] - bytes_per_s * share
             if rest < 0:
-                self._refund(route.charges[:position], bytes_per_s)
+                self._refund_each(route.charges[:position], bytes_per_s)
                 return False
             left[edge] = rest if not rest % RESOLUTION_BYTES_PER_S else _rounded(rest)
         return True
 
-    def _refund(self, charges: Iterable[tuple[int, float]], bytes_per_s: float) -> None:
+    def _refund(self, route: Route, bytes_per_s: float) -> None:
+        if route.plain and self._exact and not bytes_per_s % RESOLUTION_BYTES_PER_S:
+            left = self.left
+            for edge in route.edges:
+                left[edge] += bytes_per_s
+        else:
+            self._refund_each(route.charges, bytes_per_s)
+
+    def _refund_each(self, charges: Iterable[tuple[int, float]], bytes_per_s: float) -> None:
         left = self.left
         for edge, share in charges:
             rest = left[edge] + bytes_per_s * share

@@ -33,7 +33,7 @@ def cpu_bytes_per_s(cpu: CpuSpec) -> float:
     if cpu.arch == "ppc64":
         return facts.POWER_CPU_BYTES_PER_S
     if cpu.arch != "x86_64":
-        return facts.LOCAL_BYTES_PER_S
+        return cpu.peer_bytes_per_s or facts.LOCAL_BYTES_PER_S
     if cpu.vendor == "GenuineIntel":
         model = cpu.model if cpu.family == 6 else 0
         return next(rate for since, rate in facts.INTEL_CPU_BYTES_PER_S if model >= since)

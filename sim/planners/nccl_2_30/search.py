@@ -20,16 +20,9 @@ NO_DUPLICATE_BELOW = 25 * GIGA
 NO_DUPLICATE_BELOW_SM90 = 50 * GIGA
 
 
-class _Unclear(Exception):
-    """With shortcuts it is open whether the budget of all visits is used up: search without them."""
-
-
 def search_graph(ground: Ground, request: Request, options: NcclOptions) -> Graph:
     """The graph that NCCL finds for a request; without any solution NCCL's one slow channel, or no channels."""
-    try:
-        solution = _Search(ground, request, options, Shortcuts(ground)).solve()
-    except _Unclear:
-        solution = _Search(ground, request, options, None).solve()
+    solution = _Search(ground, request, options).solve()
     if not solution.num_channels and not request.collnet and request.pattern != Pattern.NVLS:
         solution = _fallback(ground, solution)
     return _named(ground, solution)
@@ -38,11 +31,12 @@ def search_graph(ground: Ground, request: Request, options: NcclOptions) -> Grap
 class _Search:
     """One graph's search. The steps keep NCCL's order, since each starts from what the one before left."""
 
-    def __init__(self, ground: Ground, request: Request, options: NcclOptions, shortcuts: Shortcuts | None) -> None:
+    def __init__(self, ground: Ground, request: Request, options: NcclOptions) -> None:
         domain = ground.domain
         system = domain.system
         self._request = request
-        self._shortcuts = shortcuts
+        self._ground = ground
+        self._shortcuts = Shortcuts(ground)
         self._inter = domain.inter
         self._total = domain.total_bytes_per_s
         self._sm = system.min_compute_capability
@@ -108,45 +102,48 @@ class _Search:
         self._second_pass()
         return self._attempt.best
 
-    def _budget(self) -> int:
-        return facts.VISITS_SAME_CHANNELS if self._trial.same_channels else facts.VISITS
-
     def _first_pass(self) -> None:
         """Relax one thing at a time until a solution is good enough or nothing is left to relax."""
-        purse = Purse()
+        purse, trial = Purse(), self._trial
         while True:
-            purse.spend(self._budget())
-            left = self._try_once(purse)
-            if left is None or self._saturated():
+            budget = _budget(trial)
+            left = self._known_visits()
+            if left is None:
+                if self._attempt.best.num_channels and purse.overdrawn(self._visits_left):
+                    return
+                visits = self._attempt.run(budget)
+                if visits == PERFECT:
+                    return
+                left = (visits, visits)
+                self._shortcuts.remember(trial, visits)
+            if self._saturated():
                 return
-            trial = self._trial
+            purse.spend(budget)
             if trial.same_channels and not (self._amd and trial.kind_intra == PathKind.SYS):
                 trial.same_channels = False
                 continue
+            purse.give_back(left, trial)
             trial.same_channels = self._same_start
-            purse.give_back(left)
-            if purse.empty and self._attempt.best.num_channels:
+            if purse.certainly_overdrawn and self._attempt.best.num_channels:
                 return
             if not self._relax():
                 return
 
-    def _try_once(self, purse: Purse) -> Visits | None:
-        """The visits that one try has left, None after a perfect one; without running it where that is known."""
-        trial, best = self._trial, self._attempt.best
-        if self._shortcuts is not None:
-            known = self._shortcuts.known(trial)
-            if known is None and self._shortcuts.hopeless(trial, best):
-                known = (0, self._budget())
-            if known is not None:
-                return known
-        if purse.unclear and best.num_channels:
-            raise _Unclear
-        left = self._attempt.run(self._budget())
-        if left == PERFECT:
-            return None
-        if self._shortcuts is not None:
-            self._shortcuts.remember(trial, (left, left))
-        return left, left
+    def _known_visits(self) -> Visits | None:
+        """The visits that the present trial has left where it need not be run, else None."""
+        known = self._shortcuts.known(self._trial)
+        if known is not None:
+            return known, known
+        return (0, _budget(self._trial)) if self._shortcuts.hopeless(self._trial, self._attempt.best) else None
+
+    def _visits_left(self, trial: Trial) -> int:
+        """The visits that a trial has left which cannot change the best: run aside, unless an equal one was."""
+        known = self._shortcuts.known(trial)
+        if known is None:
+            aside = Attempt(self._ground, trial, self._attempt.best, collnet=self._request.collnet)
+            known = aside.run(_budget(trial))
+            self._shortcuts.remember(trial, known)
+        return known
 
     def _saturated(self) -> bool:
         best = self._attempt.best
@@ -221,9 +218,9 @@ class _Search:
         trial.intra_bytes_per_s = trial.inter_bytes_per_s = self._speeds[self._index]
         left = PERFECT
         while left != 0 and self._index > 0 and self._speed_up():
-            if best.pattern == Pattern.RING and self._shortcuts and self._shortcuts.hopeless(trial, self._attempt.best):
+            if best.pattern == Pattern.RING and self._shortcuts.hopeless(trial, self._attempt.best):
                 return
-            left = self._attempt.run(self._budget())
+            left = self._attempt.run(_budget(trial))
 
     def _speed_up(self) -> bool:
         """Raise what may be raised for the pattern of the best solution; False where nothing may."""
@@ -241,6 +238,10 @@ class _Search:
             return False
         self._index -= 1
         return True
+
+
+def _budget(trial: Trial) -> int:
+    return facts.VISITS_SAME_CHANNELS if trial.same_channels else facts.VISITS
 
 
 def _since(table: Iterable[tuple[int, tuple[float, ...]]], compute_capability: int) -> tuple[float, ...]:

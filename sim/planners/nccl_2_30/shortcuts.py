@@ -1,13 +1,13 @@
 """Tries that need not be run since they cannot change the result: repetitions, and those that a bound rules out.
 
-Exact: a search with these shortcuts finds what a search without them finds. What they cannot know is how many visits
-a ruled-out try would have used, so the budget of all visits becomes an interval.
+Exact: a search with these shortcuts finds what a search without them finds. How many visits a ruled-out try would have
+left is not known, so the budget of all visits becomes an interval; such tries are run after all where it matters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from sim.planners.nccl_2_30.facts import VISITS_IN_ALL
 from sim.planners.nccl_2_30.graphs import Pattern, Solution, Trial
@@ -20,32 +20,39 @@ Visits = tuple[int, int]
 """The least and the most visits that a try may have left."""
 
 
-@dataclass(slots=True)
 class Purse:
-    """Visits left for all tries together: at least `low`, at most `high`."""
+    """The budget of visits for all tries of a graph, at least `low` and at most `high` since NCCL last looked at it."""
 
-    low: int = VISITS_IN_ALL
-    high: int = VISITS_IN_ALL
+    def __init__(self) -> None:
+        self._low = self._high = VISITS_IN_ALL
+        self._spent = 0
+        self._open: list[tuple[Trial, int]] = []
 
     def spend(self, visits: int) -> None:
         """Take the budget of one try."""
-        self.low -= visits
-        self.high -= visits
+        self._spent += visits
 
-    def give_back(self, visits: Visits) -> None:
-        """Put back what a try has left."""
-        self.low += visits[0]
-        self.high += visits[1]
+    def give_back(self, visits: Visits, trial: Trial) -> None:
+        """Put back what a try has left, which NCCL does before it looks; the trial is kept while that is not known."""
+        self._low += visits[0] - self._spent
+        self._high += visits[1] - self._spent
+        self._spent = 0
+        if visits[0] != visits[1]:
+            self._open.append((replace(trial), visits[1]))
+
+    def overdrawn(self, left_of: Callable[[Trial], int]) -> bool:
+        """Whether nothing is left; asks for the visits left of tries that were not run, where that decides it."""
+        while self._low < 0 <= self._high:
+            trial, most = self._open.pop(0)
+            left = left_of(trial)
+            self._low += left
+            self._high += left - most
+        return self._high < 0
 
     @property
-    def empty(self) -> bool:
-        """Whether it is certainly overdrawn."""
-        return self.high < 0
-
-    @property
-    def unclear(self) -> bool:
-        """Whether it may be overdrawn or not."""
-        return self.low < 0 <= self.high
+    def certainly_overdrawn(self) -> bool:
+        """Whether nothing is left whatever the tries that were not run would have used."""
+        return self._high < 0
 
 
 class Shortcuts:
@@ -65,15 +72,19 @@ class Shortcuts:
             max(other.net.bandwidth_bytes_per_s for other in map(nets.__getitem__, group) if other.net)
             for group in dict.fromkeys(ground.net_groups)
         ]
+        self._rates = [edge.bandwidth_bytes_per_s for edge in system.edges]
+        self._ways_in = [path for row in paths.net_gpu for path in row]
+        self._ways_out = [path._replace(hops=path.hops[::-1]) for row in paths.gpu_net for path in row]
+        self._cuts: dict[PathKind, tuple[list[list[float]], list[list[float]]]] = {}
         self._intra_hops = _least_hops(paths.gpu_gpu)
         self._inter_hops = _least_hops(paths.net_gpu)
-        self._known: dict[tuple[object, ...], Visits] = {}
+        self._known: dict[tuple[object, ...], int] = {}
 
-    def known(self, trial: Trial) -> Visits | None:
+    def known(self, trial: Trial) -> int | None:
         """The visits that an equal earlier try had left, None where there was none."""
         return self._known.get(self._key(trial))
 
-    def remember(self, trial: Trial, visits: Visits) -> None:
+    def remember(self, trial: Trial, visits: int) -> None:
         """Keep what a try had left. CollNetDirect's hop counter drifts, so no two of its tries are equal."""
         if trial.pattern == Pattern.COLLNET_DIRECT:
             return
@@ -121,11 +132,29 @@ class Shortcuts:
         own = speed // GIGA * GIGA
         if self._inter and own:
             most = min(most, sum(int(rate // own) for rate in self._ports))
-        return most
+        return min(most, self._most_through_nets(trial, speed)) if self._inter else most
+
+    def _most_through_nets(self, trial: Trial, speed: float) -> int:
+        """What the links near the NICs let through: every channel enters and leaves over each of these cuts once."""
+        kind = trial.kind_inter
+        if kind not in self._cuts:
+            self._cuts[kind] = (_cuts(self._ways_in, kind, self._rates), _cuts(self._ways_out, kind, self._rates))
+        ways_in, ways_out = self._cuts[kind]
+        most = min((sum(int(rate // speed) for rate in cut) for cut in ways_in), default=0)
+        parts = 2 if trial.pattern == Pattern.BALANCED_TREE else 1
+        leaving = (sum(int(rate // (speed / parts)) for rate in cut) // parts for cut in ways_out)
+        return min(most, min(leaving, default=0))
 
 
 def _kinds(*tables: Iterable[Iterable[Path]]) -> frozenset[PathKind]:
     return frozenset(path.kind for rows in tables for row in rows for path in row)
+
+
+def _cuts(paths: Iterable[Path], worst: PathKind, rates: Sequence[float]) -> list[list[float]]:
+    """The rates of the distinct links at each distance from the NICs that all allowed paths have."""
+    allowed = [path.hops for path in paths if path.kind <= worst and path.kind != PathKind.DIS]
+    shortest = min(map(len, allowed), default=0)
+    return [[rates[edge] for edge in {hops[distance] for hops in allowed}] for distance in range(shortest)]
 
 
 def _least_hops(rows: Iterable[Iterable[Path]]) -> int:

@@ -86,7 +86,10 @@ class PciSpec:
 
 @dataclass(frozen=True, slots=True)
 class CpuSpec:
-    """One NUMA node of one host and what hangs on it."""
+    """One NUMA node of one host and what hangs on it.
+
+    `peer_bytes_per_s` stands for the rate to other CPUs where `arch` is not known.
+    """
 
     numa_node: int
     host: str = ""
@@ -94,6 +97,7 @@ class CpuSpec:
     vendor: str | None = None
     family: int = 0
     model: int = 0
+    peer_bytes_per_s: float = 0.0
     children: tuple[PciSpec | NicSpec, ...] = ()
 
     def functions(self) -> Iterator[PciSpec]:
@@ -105,10 +109,14 @@ class CpuSpec:
 
 @dataclass(frozen=True, slots=True)
 class SystemSpec:
-    """One host, or all hosts of one NVLink domain (then `host` of the CPUs tells them apart)."""
+    """One host, or all hosts of one NVLink domain (then `host` of the CPUs tells them apart).
+
+    `assumed` are sentences about what its source left open.
+    """
 
     cpus: tuple[CpuSpec, ...]
     name: str = field(default="", compare=False)
+    assumed: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def hosts(self) -> tuple[str, ...]:
