@@ -41,6 +41,12 @@ def rank_in_tree(node: SystemNode) -> int | None:
     return int(said[0]) if node.kind == "GPU" and len(said) == 1 and said[0].isdecimal() else None
 
 
+def bus_id_of(text: str) -> str:
+    """NCCL's number of a PCI function ("101c0") as the bus id that it stands for ("0000:10:1c.0")."""
+    number = number_of(text)
+    return f"{number >> 20:04x}:{number >> 12 & 0xFF:02x}:{number >> 4 & 0xFF:02x}.{number & 0xF:x}"
+
+
 class MachineParts:
     """Collects devices and links, tree by tree; `num_hosts` decides whether names need the host in front."""
 
@@ -89,7 +95,7 @@ class MachineParts:
         facts = GpuFacts(place.nvml_dev, known.compute_capability if known else None, rank)
         self._capability[name] = facts.compute_capability
         bus = bus_id or place.bus_id
-        pci = None if bus is None else PciFacts(bus_id=bus)
+        pci = None if bus is None else PciFacts(bus_id=bus_id_of(bus))
         self.devices.append(
             Device(name, "gpu", self._vendor, host or place.host, label=name, model=place.model, pci=pci, gpu=facts)
         )

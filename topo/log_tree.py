@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from topo.log_machine import MachineParts, number_of
+from topo.log_machine import MachineParts, bus_id_of, number_of
 from topo.readers.nccl_log.machine_facts import SystemLink, SystemNode, SystemTree
 from topo.topology import CpuFacts, Device, DeviceKind, NicFacts, PciFacts
 
@@ -93,7 +93,7 @@ class TreeParts:
             port=int(said[-2]) if len(said) > 2 and said[-2].isdecimal() else None,
             guid=said[-3] if len(said) > 2 else None,
         )
-        pci = None if card is None else PciFacts(bus_id=card.local_id)
+        pci = None if card is None else PciFacts(bus_id=bus_id_of(card.local_id))
         return self._parts.add(Device(name, "nic", host=host, label=label, pci=pci, nic=facts))
 
     def _add_cpu(self, node: SystemNode, host: str | None) -> str:
@@ -111,7 +111,8 @@ class TreeParts:
         place = f"{below}/{stem}" if below else f"{self._parts.prefix(host)}{stem}"
         number = self._counts.get(place, 0)
         self._counts[place] = number + 1
-        pci = PciFacts(bus_id=node.local_id)
+        is_bus_id = number_of(node.local_id) > 0xFFF  # a card that hangs on its CPU has a small number instead
+        pci = PciFacts(bus_id=bus_id_of(node.local_id)) if is_bus_id else None
         return self._parts.add(Device(self._parts.take(f"{place}{number}"), kind, host=host, pci=pci))
 
     def _above(self, name: str) -> Iterator[str]:

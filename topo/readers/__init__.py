@@ -64,6 +64,7 @@ READERS: Mapping[str, Reader] = {
         Reader("topology-json", "topology/1 JSON", "topo.readers.topology_json"),
         Reader("nvidia-smi-topo", "nvidia-smi topo -m", "topo.readers.nvidia_smi_topo", "topo.merge:from_matrix"),
         Reader("rocm-smi", "rocm-smi --showtopo", "topo.readers.rocm_smi", "topo.readers.rocm_topology:to_topology"),
+        Reader("nccl-log", "NCCL log", "topo.readers.nccl_log", "topo.merge_log:from_log"),
         Reader("sysfs", "sysfs/1 JSON", "topo.readers.sysfs"),
         _supporting("nvidia-smi-p2p", "nvidia-smi topo -p2p", "topo.readers.nvidia_smi_p2p"),
         _supporting("nvlink-status", "nvidia-smi nvlink -s", "topo.readers.nvlink_status"),
@@ -73,6 +74,8 @@ READERS: Mapping[str, Reader] = {
         _supporting("nvidia-smi-list", "nvidia-smi -L", "topo.readers.nvidia_smi_list"),
         _supporting("nvidia-smi-query", "nvidia-smi --query-gpu", "topo.readers.nvidia_smi_query"),
         _supporting("lspci", "lspci -vv", "topo.readers.lspci"),
+        _supporting("nvbandwidth", "nvbandwidth", "topo.readers.nvbandwidth"),
+        _supporting("nccl-graph", "NCCL graph XML", "topo.readers.nccl_graph"),
     )
 }
 """All formats: those of a topology first, the one that says the most of a machine before the others."""
