@@ -75,7 +75,6 @@ READERS: Mapping[str, Reader] = {
         _supporting("nvidia-smi-query", "nvidia-smi --query-gpu", "topo.readers.nvidia_smi_query"),
         _supporting("lspci", "lspci -vv", "topo.readers.lspci"),
         _supporting("nvbandwidth", "nvbandwidth", "topo.readers.nvbandwidth"),
-        _supporting("nvbandwidth", "nvbandwidth", "topo.readers.nvbandwidth"),
         _supporting("nccl-graph", "NCCL graph XML", "topo.readers.nccl_graph"),
     )
 }
