@@ -31,7 +31,7 @@ def show(topology: TopologyArgument, form: str | None, output: Path | None) -> N
     """Draw a topology, or write it in another form.
 
     matrix is what nvidia-smi topo -m prints, json our own document, nccl-xml the file that NCCL_TOPO_FILE names, dot
-    a Graphviz graph. A form follows from the suffix of -o, too: -o machine.dot.
+    a Graphviz graph, svg a picture. A form follows from the suffix of -o, too: -o machine.svg.
     """
     from topo.writers import write
 

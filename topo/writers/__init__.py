@@ -15,10 +15,18 @@ WRITERS: Mapping[str, str] = {
     "json": "topo.writers.json:dumps",
     "nccl-xml": "topo.writers.nccl_xml:render",
     "dot": "topo.writers.dot:render",
+    "svg": "topo.writers.svg:render",
 }
 """Each form by name, with the function that makes its text; imported when first used."""
 
-SUFFIXES: Mapping[str, str] = {".txt": "text", ".json": "json", ".xml": "nccl-xml", ".dot": "dot", ".gv": "dot"}
+SUFFIXES: Mapping[str, str] = {
+    ".txt": "text",
+    ".json": "json",
+    ".xml": "nccl-xml",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".svg": "svg",
+}
 """The form that a file's suffix asks for."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from topo import catalog
 from topo.containment import Containment, containment
@@ -32,7 +32,7 @@ _KIND_WORDS = {
     "host_memory": "memory",
     "process": "CPU process",
 }
-_LINK_TITLES = {
+LINK_TITLES: Mapping[str, str] = {
     "nvlink": "NVLink",
     "xgmi": "xGMI",
     "c2c": "NVLink-C2C",
@@ -41,12 +41,13 @@ _LINK_TITLES = {
     "pcie": "PCIe",
     "local": "On one chip or host",
 }
+"""What each kind of link is called."""
 
 
 def render(topology: Topology) -> str:
     """The drawing: a headline, a tree per host, the links that join the tree's leaves, and the findings."""
     tree = containment(topology)
-    lines = [_headline(topology), *_forest(topology, tree), *_peers(topology, tree)]
+    lines = [headline(topology), *_forest(topology, tree), *_peers(topology, tree)]
     if topology.findings:
         lines.append("")
         for finding in topology.findings:
@@ -54,7 +55,8 @@ def render(topology: Topology) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _headline(topology: Topology) -> str:
+def headline(topology: Topology) -> str:
+    """The topology's name with how many GPUs, NICs and NUMA nodes it has."""
     kinds = (("gpu", "GPU"), ("process", "CPU process"), ("nic", "NIC"), ("cpu", "NUMA node"))
     counts = [(len(topology.of_kind(kind)), word) for kind, word in kinds]  # type: ignore[arg-type]
     parts = [f"{count} {_plural(word, count)}" for count, word in counts if count]
@@ -85,12 +87,12 @@ def _forest(topology: Topology, tree: Containment) -> Iterator[str]:
 
 def _branches(topology: Topology, tree: Containment, parent: str, indent: str) -> Iterator[str]:
     children = [topology.device(child) for child in tree.children.get(parent, ()) if _is_drawn(topology, child)]
-    groups = _alike(children, tree)
+    groups = alike(children, tree)
     for place, group in enumerate(groups):
         last = place == len(groups) - 1
         branch, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
         if len(group) > 1:
-            name = f"{_span([device.name for device in group])}  {len(group)} x"
+            name = f"{span([device.name for device in group])}  {len(group)} x"
             yield _line(indent + branch, group[0], tree.up_link[group[0].id], name)
             continue
         yield _line(indent + branch, group[0], tree.up_link[group[0].id])
@@ -102,24 +104,25 @@ def _is_drawn(topology: Topology, device_id: str) -> bool:
     return topology.device(device_id).kind != "host_memory"
 
 
-def _alike(devices: Sequence[Device], tree: Containment) -> list[list[Device]]:
-    """Runs of childless devices of one kind behind equal links become one group where they are many."""
+def alike(devices: Sequence[Device], tree: Containment, most: int = MAX_ALIKE) -> list[list[Device]]:
+    """The devices in groups: runs of more than `most` childless ones of a kind behind equal links are one group."""
     groups: list[list[Device]] = []
     key = None
     for device in devices:
-        link = tree.up_link[device.id]
-        found = (device.kind, link.kind, link.bandwidth_bytes_per_s, _stem(device.name), device.id in tree.children)
+        link = tree.up_link.get(device.id)
+        way_up = (link.kind, link.bandwidth_bytes_per_s) if link else None
+        found = (device.kind, way_up, _stem(device.name), device.id in tree.children)
         if groups and found == key and not found[-1]:
             groups[-1].append(device)
         else:
             groups.append([device])
         key = found
-    return [part for group in groups for part in ([group] if len(group) > MAX_ALIKE else [[one] for one in group])]
+    return [part for group in groups for part in ([group] if len(group) > most else [[one] for one in group])]
 
 
 def _line(lead: str, device: Device, link: Link | None, name: str | None = None) -> str:
     """One device: name and what it is on the left, its link upwards on the right."""
-    left = f"{lead}{name or device.name}  {_describe(device)}"
+    left = f"{lead}{name or device.name}  {describe(device)}"
     if link is None:
         return left[:WIDTH]
     lanes = f" x{link.lanes}" if link.kind == "pcie" and link.lanes > 1 else ""
@@ -130,7 +133,8 @@ def _line(lead: str, device: Device, link: Link | None, name: str | None = None)
     return f"{left[:room]:<{room}}  {right}"
 
 
-def _describe(device: Device) -> str:
+def describe(device: Device) -> str:
+    """What a device is, in a few words: a NUMA node with its processor, a GPU's model, a NIC's rate, a bus id."""
     words = [_KIND_WORDS[device.kind]]
     if device.kind == "cpu":
         words = [f"NUMA node {device.numa_node}" if device.numa_node is not None else "NUMA node", _processor(device)]
@@ -157,7 +161,7 @@ def _peers(topology: Topology, tree: Containment) -> Iterator[str]:
     """The links that are no branch of the tree, by kind: hubs with their members, else each device with its peers."""
     in_tree = {(link.src, link.dst, link.kind) for link in tree.up_link.values()}
     in_tree |= {(dst, src, kind) for src, dst, kind in in_tree}
-    for kind, title in _LINK_TITLES.items():
+    for kind, title in LINK_TITLES.items():
         links = [
             link for link in topology.links if link.kind == kind and (link.src, link.dst, link.kind) not in in_tree
         ]
@@ -209,10 +213,11 @@ def _spans(names: Sequence[str]) -> str:
             runs[-1].append(name)
         else:
             runs.append([name])
-    return ", ".join(_span(run) if len(run) > 2 else ", ".join(run) for run in runs)
+    return ", ".join(span(run) if len(run) > 2 else ", ".join(run) for run in runs)
 
 
-def _span(names: Sequence[str]) -> str:
+def span(names: Sequence[str]) -> str:
+    """The first and the last of several names with running numbers."""
     return f"{names[0]}..{names[-1]}"
 
 
