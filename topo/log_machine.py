@@ -148,6 +148,8 @@ class MachineParts:
         found = []
         if self.links:
             found.append("rates are those that NCCL counts (its system tree): nominal ones are higher")
+        if any(device.cpu is not None and device.cpu.model is not None for device in self.devices):
+            found.append("processors are known by NCCL's class alone: Skylake stands for Ice Lake, too")
         for names, remark in (
             (self._not_counted, "NVLinks whose number does not follow from the rate: one link is shown"),
             (self._no_rate, "printed with a rate of 0: the link is left out"),

@@ -9,8 +9,11 @@ from topo.readers.nccl_log.machine_facts import SystemLink, SystemNode, SystemTr
 from topo.topology import CpuFacts, Device, DeviceKind, NicFacts, PciFacts
 
 _ARCHITECTURES = {"1": "x86_64", "2": "ppc64", "3": "arm64"}
-_CPU_VENDORS = {"1": "GenuineIntel", "2": "AuthenticAMD", "3": "CentaurHauls"}
-"""NCCL's numbers for processors, of which a CPU's row has three: architecture, vendor, and a generation of its own."""
+_VENDORS = {("1", "1"): "GenuineIntel", ("1", "2"): "AuthenticAMD", ("1", "3"): "CentaurHauls"}
+_VENDOR_OF_ARCHITECTURE = {"2": "IBM", "3": "ARM"}
+_INTEL_MODELS = {"1": 0x4F, "2": 0x55, "3": 0x8F, "4": 0xCF}
+"""NCCL's numbers for processors, of which a CPU's row has three: architecture, vendor, and, for Intel, one of four
+generations (Broadwell, Skylake, Sapphire Rapids, Emerald Rapids), here the CPUID model with which NCCL begins each."""
 
 _NO_NUMA_NODE = 2**32 - 1
 """-1 in hexadecimal is this or more: the machine has no NUMA nodes."""
@@ -99,10 +102,11 @@ class TreeParts:
     def _add_cpu(self, node: SystemNode, host: str | None) -> str:
         number = number_of(node.local_id)
         numa = None if number >= _NO_NUMA_NODE else number
-        arch, vendor = (*node.details, "", "")[:2]
+        arch, vendor, generation = (*node.details, "", "", "")[:3]
         name = self._parts.take(f"{self._parts.prefix(host)}numa{0 if numa is None else numa}")
-        facts = CpuFacts(arch=_ARCHITECTURES.get(arch))
-        vendor_name = _CPU_VENDORS.get(vendor) if arch == "1" else None
+        vendor_name = _VENDORS.get((arch, vendor), _VENDOR_OF_ARCHITECTURE.get(arch))
+        model = _INTEL_MODELS.get(generation) if vendor_name == "GenuineIntel" else None
+        facts = CpuFacts(arch=_ARCHITECTURES.get(arch), family=None if model is None else 6, model=model)
         return self._parts.add(Device(name, "cpu", vendor_name, host, numa, cpu=facts))
 
     def _part(self, node: SystemNode, host: str | None, kind: DeviceKind, stem: str) -> str:

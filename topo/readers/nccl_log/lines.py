@@ -22,6 +22,8 @@ _SPEAKER = re.compile(
 _DEVICE_ONLY = re.compile(r"\[(?P<dev>-?\d+)\] (?:(?P<file>[\w./\-]+\.(?:cc|cu|c|h|cpp)):(?P<at>\d+)[^\[\]]{0,80})?$")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _TERMINAL_PLACE = re.compile(r" {3,}\[\d+/\d+\]$")
+_TITLES = ("=== System", "CPU/", "Pattern ")
+_ROWS = ("+ ", *"0123456789")
 _ESCAPES = (("&gt;", ">"), ("&lt;", "<"), ("&quot;", '"'), ("&amp;", "&"))
 
 
@@ -56,18 +58,33 @@ def records(text: str) -> tuple[Record, ...]:
     Where the text has no `NCCL INFO` at all, as in an excerpt without any prefix, each line stands for a record.
     """
     bare = "NCCL INFO" not in text and "NCCL WARN" not in text
+    margin = 0
     found: list[Record] = []
     for line, raw in enumerate(text.split("\n"), start=1):
         if not raw or raw.isspace():
             continue
         clean = _clean(raw)
         if bare:
-            found.append(Record(line, Speaker(), "INFO", clean))
+            words, margin = _without_margin(clean, margin)
+            found.append(Record(line, Speaker(), "INFO", words))
         elif "NCCL INFO" in clean or "NCCL WARN" in clean:
             found.extend(_split(clean, line))
         else:
             found.append(Record(line, Speaker(), "", clean))
     return _with_whole_hosts(found)
+
+
+def _without_margin(clean: str, margin: int) -> tuple[str, int]:
+    """The words of a line without prefix, and the margin from here on.
+
+    Blanks count in rows of a block, behind the margin in which its title stands; elsewhere they are an indentation.
+    """
+    words = clean.lstrip(" \t>")
+    if words.startswith(_TITLES):
+        return words, len(clean) - len(words)
+    if words.startswith(_ROWS) and clean[:margin].strip(" \t>") == "":
+        return clean[margin:], margin
+    return words, margin
 
 
 def _clean(raw: str) -> str:
