@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.support import NO_CORPUS, corpus_files
+from topo.cluster import Cluster
 from topo.errors import TopologyError
+from topo.fabric import parse_fabric
 from topo.presets import PRESETS, preset
 from topo.readers import nccl_xml
 from topo.synthetic import synthetic
 from topo.topology import Link, Topology
 from topo.writers import dot, text
 from topo.writers import nccl_xml as writer
+from topo.writers.hosts import alike_hosts
 
 UNREADABLE = re.compile("cut|NOT-NCCL|silink")
 CAPTURES = [
@@ -46,7 +49,42 @@ def test_drawings_fit_80_columns_and_leave_nothing_out(path: Path) -> None:
     drawn = text.render(topology)
     assert max(map(len, drawn.splitlines())) <= text.WIDTH
     many = {device.name for device in topology.of_kind("nic")} if " x  " in drawn else set()
+    many |= {device.name for device in topology.devices if device.host in alike_hosts(topology)}
     assert not [device.name for device in topology.devices if device.name not in drawn and device.name not in many]
+
+
+def test_hosts_built_alike_are_drawn_once() -> None:
+    lines = text.render(preset("gb200-nvl72")).splitlines()
+    assert lines[1:4] == [
+        "host0",
+        "(and 17 like it: host1..host17, with GPU4..GPU71)",
+        "host0/numa0  NUMA node 0 Arm",
+    ]
+    assert "  NVS0 - GPU0..GPU71: 900 (18 links) each" in lines
+    assert lines[-2:] == ["  host0/numa0 - host0/numa1 6", "  (likewise on host1..host17)"]
+    assert len(lines) < 30
+
+
+def test_a_host_that_differs_is_drawn() -> None:
+    rack = preset("gb200-nvl8")
+    assert alike_hosts(rack) == {"host1": "host0"}
+    slow = tuple(replace(link, lanes=8) if link.src == "host1/mlx5_0" else link for link in rack.links)
+    assert alike_hosts(replace(rack, links=slow)) == {}
+    assert "host1/mlx5_0" in text.render(replace(rack, links=slow))
+
+
+def test_nodes_of_a_cluster_are_drawn_once() -> None:
+    lines = text.render(Cluster(preset("dgx-h100"), 5, parse_fabric("fat-tree:2")).explicit()).splitlines()
+    assert lines[1:3] == ["node0", "(and 4 like it: node1..node4)"]
+    assert lines[-5:] == [
+        "  leaf0 - node0/mlx5_0..node0/mlx5_7, node1/mlx5_0..node1/mlx5_7: 50 each",
+        "  leaf1 - node2/mlx5_0..node2/mlx5_7, node3/mlx5_0..node3/mlx5_7: 50 each",
+        "  leaf2 - node4/mlx5_0..node4/mlx5_7: 50 each",
+        "  spine - leaf0, leaf1: 400 each",
+        "  spine - leaf2: 200 each",
+    ]
+    assert "None" not in lines
+    assert max(map(len, lines)) <= text.WIDTH
 
 
 @pytest.mark.parametrize("name", PRESETS)

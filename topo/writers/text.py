@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from topo import catalog
 from topo.containment import Containment, containment
 from topo.topology import Device, Link, Topology
+from topo.writers.hosts import alike_hosts
 
 WIDTH = 80
 MAX_ALIKE = 12
@@ -46,8 +47,8 @@ LINK_TITLES: Mapping[str, str] = {
 
 def render(topology: Topology) -> str:
     """The drawing: a headline, a tree per host, the links that join the tree's leaves, and the findings."""
-    tree = containment(topology)
-    lines = [headline(topology), *_forest(topology, tree), *_peers(topology, tree)]
+    tree, like = containment(topology), alike_hosts(topology)
+    lines = [headline(topology), *_forest(topology, tree, like), *_peers(topology, tree, like)]
     if topology.findings:
         lines.append("")
         for finding in topology.findings:
@@ -71,8 +72,8 @@ def _plural(word: str, count: int) -> str:
     return word if count == 1 else f"{word}es" if word.endswith("s") else f"{word}s"
 
 
-def _forest(topology: Topology, tree: Containment) -> Iterator[str]:
-    """Each root with its branches; a line with the host in front of the first root of each host."""
+def _forest(topology: Topology, tree: Containment, like: Mapping[str, str]) -> Iterator[str]:
+    """Each root with its branches, under its host's name; of hosts built alike the first one, and which are like it."""
     host = None
     for root in tree.roots:
         device = topology.device(root)
@@ -80,9 +81,23 @@ def _forest(topology: Topology, tree: Containment) -> Iterator[str]:
             continue
         if device.host != host:
             host = device.host
-            yield f"{host}"
-        yield _line("", device, None)
-        yield from _branches(topology, tree, root, "")
+            if host not in like:
+                yield host or ""
+                yield from _more_like(topology, host, like)
+        if host not in like:
+            yield _line("", device, None)
+            yield from _branches(topology, tree, root, "")
+
+
+def _more_like(topology: Topology, host: str | None, like: Mapping[str, str]) -> Iterator[str]:
+    """Which other hosts this one stands for, with their GPUs where these are numbered on."""
+    others = [other for other, first in like.items() if first == host]
+    if others:
+        gpus = [device.name for device in topology.of_kind("gpu") if device.host in others]
+        numbered_on = gpus and not any(name.startswith(f"{other}/") for name in gpus for other in others)
+        has = f", with {_spans(gpus)}" if numbered_on else ""
+        words = f"(and {len(others)} like it: {_spans(others)}{has})"
+        yield from textwrap.wrap(words, WIDTH, subsequent_indent=" ")
 
 
 def _branches(topology: Topology, tree: Containment, parent: str, indent: str) -> Iterator[str]:
@@ -157,18 +172,30 @@ def _processor(device: Device) -> str:
     return catalog.cpu_model(device.vendor, facts.family, facts.model).name
 
 
-def _peers(topology: Topology, tree: Containment) -> Iterator[str]:
-    """The links that are no branch of the tree, by kind: hubs with their members, else each device with its peers."""
+def _peers(topology: Topology, tree: Containment, like: Mapping[str, str]) -> Iterator[str]:
+    """The links that are no branch of the tree, by kind: hubs with their members, else each device with its peers.
+
+    What is inside a host that another stands for is left out.
+    """
+    hosts = {device.id: device.host for device in topology.devices}
     in_tree = {(link.src, link.dst, link.kind) for link in tree.up_link.values()}
     in_tree |= {(dst, src, kind) for src, dst, kind in in_tree}
     for kind, title in LINK_TITLES.items():
         links = [
             link for link in topology.links if link.kind == kind and (link.src, link.dst, link.kind) not in in_tree
         ]
+        shown = [link for link in links if hosts[link.src] not in like or hosts[link.src] != hosts[link.dst]]
+        alike_ones = {str(hosts[link.src]) for link in links} - {str(hosts[link.src]) for link in shown}
         if links:
             yield ""
             yield f"{title}, GB/s each way"
-            yield from _hubs_and_peers(topology, links)
+            yield from _hubs_and_peers(topology, shown)
+            if alike_ones:
+                yield from textwrap.wrap(
+                    f"  (likewise on {_spans([host for host in like if host in alike_ones])})",
+                    WIDTH,
+                    subsequent_indent="   ",
+                )
 
 
 def _hubs_and_peers(topology: Topology, links: Sequence[Link]) -> Iterator[str]:
@@ -179,9 +206,10 @@ def _hubs_and_peers(topology: Topology, links: Sequence[Link]) -> Iterator[str]:
     peers: dict[str, dict[str, list[str]]] = {}
     for link in links:
         src, dst = topology.device(link.src), topology.device(link.dst)
-        if link.dst in hubs:
+        if link.dst in hubs and (link.src not in hubs or (link.dst, link.src, _short(link)) not in listed):
+            listed.add((link.src, link.dst, _short(link)))
             members.setdefault((dst.name, _short(link)), []).append(src.name)
-        elif link.src not in hubs and (link.dst, link.src, _short(link)) not in listed:
+        elif not hubs.intersection((link.src, link.dst)) and (link.dst, link.src, _short(link)) not in listed:
             if link.kind not in MESH_KINDS:
                 listed.add((link.src, link.dst, _short(link)))
             peers.setdefault(src.name, {}).setdefault(_short(link), []).append(dst.name)
