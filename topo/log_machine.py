@@ -26,6 +26,8 @@ LINK_KINDS: Mapping[str, LinkKind] = {
 }
 """NCCL's words for links; NET joins a card to its ports."""
 
+HOW_TO_PRINT_IT = "NCCL_DEBUG_SUBSYS=INIT,GRAPH prints it"
+
 _BOTH_WAYS = ("PCI", "NET", "LOC")
 """Links of which the tree prints only the way down; NVSwitches have no rows either, so theirs go both ways too."""
 
@@ -64,6 +66,7 @@ class MachineParts:
         self._not_counted: list[str] = []
         self._no_rate: list[str] = []
         self._no_part: list[str] = []
+        self._unknown: list[str] = []
         self._vendor = _vendor(log)
         self._capability: dict[str, int | None] = {}
 
@@ -154,7 +157,8 @@ class MachineParts:
             (self._not_counted, "NVLinks whose number does not follow from the rate: one link is shown"),
             (self._no_rate, "printed with a rate of 0: the link is left out"),
             (self._no_part, "in the tree without a rank: takes no part"),
-            ([f"rank {rank}" for rank in self.without_links], "no system tree shows its links"),
+            (self._unknown, "a kind of link that is not known here: left out"),
+            ([f"rank {rank}" for rank in self.without_links], f"no system tree shows its links ({HOW_TO_PRINT_IT})"),
         ):
             if names:
                 more = f" and {len(names) - 4} more" if len(names) > 4 else ""
@@ -162,7 +166,10 @@ class MachineParts:
         return found
 
     def _add_link(self, link: SystemLink, src: str, dst: str) -> None:
-        kind, rate = LINK_KINDS[link.kind], link.bandwidth_bytes_per_s
+        kind, rate = LINK_KINDS.get(link.kind), link.bandwidth_bytes_per_s
+        if kind is None:
+            self._unknown.append(f"{src}-{dst} ({link.kind})")
+            return
         if rate <= 0:
             self._no_rate.append(f"{src}-{dst}")
             return

@@ -282,6 +282,8 @@ def test_a_connection_of_any_version(line: str, expected: tuple[object, ...]) ->
         "Channel 900/0 : 3[1] -> 0[2] via P2P/IPC",
         "Channel 00/0 : 99999[1] -> 0[2] via P2P/IPC",
         "Pattern 4, crossNic 0, nChannels",
+        "Pattern 4, crossNic 0, nChannels 1, bw 1.2.3/1.0, type NVL/PIX, sameChannels 1",
+        f"Channel 00/{'1' * 5000} :    0   1",
         "AllReduce: 64 Bytes -> Algo RING proto",
     ],
 )
@@ -324,6 +326,14 @@ def test_whatever_a_launcher_puts_in_front(prefix: str) -> None:
     main = main_of(nccl_log.read(text))
     assert main.rings[0].ranks == (0, 1)
     assert [(place.rank, place.host, place.pid) for place in main.places] == [(0, "h0", 10), (1, "h1", 11)]
+
+
+def test_lines_as_container_runtimes_keep_them_and_between_progress_bars() -> None:
+    line = said("Channel 00/0 : 0[0] -> 1[1] via P2P/IPC").strip()
+    kept = '{"log":"' + line.replace(">", "\\u003e") + '\\n","stream":"stdout","time":"2025-06-01T10:26:31Z"}'
+    log = nccl_log.read(f"{kept}\n 10%|#   |\r{line}\r 20%|##  |\n")
+    assert log.transports == {"P2P/IPC": 2}
+    assert [connection.line for connection in main_of(log).connections] == [1, 2]
 
 
 @pytest.mark.parametrize("cut_to", ["[0] NCCL INFO ", "NCCL INFO ", ""])

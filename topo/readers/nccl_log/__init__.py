@@ -13,7 +13,6 @@ from topo.errors import CaptureError
 
 if TYPE_CHECKING:
     from topo.readers.nccl_log.facts import NcclLog
-    from topo.topology import Topology
 
 FORMAT = "NCCL log"
 
@@ -64,10 +63,3 @@ def summary(log: NcclLog) -> dict[str, Any]:
 
     plain: dict[str, Any] = to_plain(run_of(log))
     return plain
-
-
-def topology(text: str, source: str = "") -> Topology:
-    """The topology that the log shows, with its `nccl` part; see `topo.merge_log`."""
-    from topo.merge_log import from_log
-
-    return from_log(read(text, source))

@@ -18,7 +18,7 @@ from topo.readers.nccl_log.tables import ENABLED_TITLE, EnabledMatrix, TuningTab
 GB = 1e9
 
 _SEARCH = re.compile(
-    r"Pattern (\d+), crossNic (\d+), nChannels (\d+), (?:bw|speed) ([\d.]+)/([\d.]+),(?: nvlink \d+,)? "
+    r"Pattern (\d+), crossNic (\d+), nChannels (\d+), (?:bw|speed) (\d+(?:\.\d*)?)/(\d+(?:\.\d*)?),(?: nvlink \d+,)? "
     r"type (?:([A-Z0-9]+)/([A-Z0-9]+)|\d+), sameChannels (\d+)$"
 )
 _CHANNEL = re.compile(r" *(\d+) :((?: [A-Z]+/[0-9A-Fa-f\-]+)+)$")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from topo.readers.nccl_log.blocks import Blocks
 from topo.readers.nccl_log.communicators import communicators_of
 from topo.readers.nccl_log.episodes import Episodes
@@ -10,7 +12,10 @@ from topo.readers.nccl_log.lines import Record, Speaker, records
 from topo.readers.nccl_log.machine_facts import AnnouncedRank, Choice, GdrLine, NetworkDevice, Setting, Warned
 from topo.readers.nccl_log.names import version_numbers
 from topo.readers.nccl_log.notes import Note, announced_of, notes_of, plugin_of, version_of
-from topo.readers.nccl_log.parse import facts_of
+from topo.readers.nccl_log.parse import facts_of, unread
+
+_TOO_LONG = re.compile(r"\d{19}")
+"""No line of NCCL's holds such a number, and what cannot be is not worth a conversion."""
 
 
 def collect(text: str, source: str = "") -> NcclLog:
@@ -62,6 +67,9 @@ class _Collector:
         )
 
     def _take(self, record: Record) -> None:
+        if _TOO_LONG.search(record.words):
+            self._unread.append(unread(record, "a number of more than 18 digits"))
+            return
         if self._blocks.take(record):
             return
         version = version_of(record)

@@ -22,6 +22,9 @@ _SPEAKER = re.compile(
 _DEVICE_ONLY = re.compile(r"\[(?P<dev>-?\d+)\] (?:(?P<file>[\w./\-]+\.(?:cc|cu|c|h|cpp)):(?P<at>\d+)[^\[\]]{0,80})?$")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _TERMINAL_PLACE = re.compile(r" {3,}\[\d+/\d+\]$")
+_CONTAINER_JSON = re.compile(r'\{"log":"(.*)","stream":"\w+"')
+"""A line as container runtimes keep it."""
+
 _TITLES = ("=== System", "CPU/", "Pattern ")
 _ROWS = ("+ ", *"0123456789")
 _ESCAPES = (("&gt;", ">"), ("&lt;", "<"), ("&quot;", '"'), ("&amp;", "&"))
@@ -60,9 +63,7 @@ def records(text: str) -> tuple[Record, ...]:
     bare = "NCCL INFO" not in text and "NCCL WARN" not in text
     margin = 0
     found: list[Record] = []
-    for line, raw in enumerate(text.split("\n"), start=1):
-        if not raw or raw.isspace():
-            continue
+    for line, raw in _pieces(text):
         clean = _clean(raw)
         if bare:
             words, margin = _without_margin(clean, margin)
@@ -72,6 +73,14 @@ def records(text: str) -> tuple[Record, ...]:
         else:
             found.append(Record(line, Speaker(), "", clean))
     return _with_whole_hosts(found)
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, blank ones left out; what a progress bar overwrote stands by itself."""
+    for line, raw in enumerate(text.split("\n"), start=1):
+        for piece in raw.split("\r") if "\r" in raw else (raw,):
+            if piece and not piece.isspace():
+                yield line, piece
 
 
 def _without_margin(clean: str, margin: int) -> tuple[str, int]:
@@ -90,6 +99,8 @@ def _without_margin(clean: str, margin: int) -> tuple[str, int]:
 def _clean(raw: str) -> str:
     """The line without colours, the ends that terminals and web pages leave, and blanks at its end."""
     clean = raw.rstrip()
+    if clean.startswith('{"') and (wrapped := _CONTAINER_JSON.match(clean)):
+        clean = wrapped[1].removesuffix("\\n").replace("\\u003e", ">").replace("\\u003c", "<").rstrip()
     if "\x1b" in clean:
         clean = _COLOUR.sub("", clean)
     if "&" in clean:

@@ -22,7 +22,7 @@ _SOCKET_ONE = re.compile(r"\[(\d+)\]([^\s:]+):\S+")
 _PLUGIN = re.compile(r"Using network (.+)$")
 _GDR = re.compile(r"GPU Direct RDMA (Enabled|Disabled) for (.*)$")
 _CHOICE = re.compile(
-    r"(?:(\w+): )?(\d+) Bytes -> Algo (\w+) proto (\w+)(?: time ([\d.]+))?"
+    r"(?:(\w+): )?(\d+) Bytes -> Algo (\w+) proto (\w+)(?: time (\d+(?:\.\d*)?))?"
     r"(?: channel\{Lo\.\.Hi\}=\{(\d+)\.\.(\d+)\})?(?: comm 0x[0-9a-f]+.*)?$"
 )
 _KERNEL_CHOICE = re.compile(r"(\w+) \[(Symmetric|Copy Engine)\]: (\d+) Bytes -> (.*)$")

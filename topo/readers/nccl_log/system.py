@@ -18,11 +18,11 @@ GB = 1e9
 Row = tuple[int, str]
 """The number of a line, and its words."""
 
-_TITLE = re.compile(r"=== System : (?:maxBw|maxWidth) +([\d.]+)(?: +\w+ +([\d.]+))?")
+_TITLE = re.compile(r"=== System : (?:maxBw|maxWidth) +(\d+(?:\.\d*)?)(?: +\w+ +(\d+(?:\.\d*)?))?")
 _ID = r"([0-9A-Fa-f]+(?:-[0-9A-Fa-f]+)*)"
-_ROW = re.compile(rf"( *)(?:\+ ([A-Z0-9]+)\[ *([\d.]+)\] - )?([A-Z0-9]+)/{_ID}(?: \(([^()]*)\))?$")
+_ROW = re.compile(rf"( *)(?:\+ ([A-Z0-9]+)\[ *(\d+(?:\.\d*)?)\] - )?([A-Z0-9]+)/{_ID}(?: \(([^()]*)\))?$")
 _PATHS_FROM = re.compile(rf"([A-Z]+)/{_ID} :")
-_PATH = re.compile(rf"([A-Z]+)/{_ID} \((\d+)/([\d.]+)/([A-Z0-9]+)\)")
+_PATH = re.compile(rf"([A-Z]+)/{_ID} \((\d+)/(\d+(?:\.\d*)?)/([A-Z0-9]+)\)")
 
 _DEFINED_BY_REFERENCE = frozenset({"NET", "GIN", "RMA", "NVS"})
 """Parts that have no row of their own. Since 2.30 a GPU has none either: it hangs on its DEV by a LOC link."""

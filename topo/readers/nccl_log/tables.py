@@ -12,7 +12,7 @@ from topo.readers.nccl_log.names import FUNCTIONS, algorithm_name, function_name
 
 ENABLED_TITLE = "Enabled NCCL Func/Proto/Algo Matrix"
 
-_CELL = re.compile(r" *([\d.]+)/ *([\d.]+) *")
+_CELL = re.compile(r" *(\d+(?:\.\d*)?)/ *(\d+(?:\.\d*)?) *")
 _PROTOCOLS_EACH = 3
 
 
