@@ -64,6 +64,8 @@ READERS: Mapping[str, Reader] = {
         Reader("topology-json", "topology/1 JSON", "topo.readers.topology_json"),
         Reader("nvidia-smi-topo", "nvidia-smi topo -m", "topo.readers.nvidia_smi_topo", "topo.merge:from_matrix"),
         Reader("rocm-smi", "rocm-smi --showtopo", "topo.readers.rocm_smi", "topo.readers.rocm_topology:to_topology"),
+        Reader("hwloc-xml", "lstopo --of xml", "topo.readers.hwloc_xml", "topo.readers.hwloc_topology:to_topology"),
+        Reader("lstopo", "lstopo", "topo.readers.lstopo_text", "topo.readers.hwloc_topology:to_topology"),
         Reader("nccl-log", "NCCL log", "topo.readers.nccl_log", "topo.merge_log:from_log"),
         Reader("sysfs", "sysfs/1 JSON", "topo.readers.sysfs"),
         _supporting("nvidia-smi-p2p", "nvidia-smi topo -p2p", "topo.readers.nvidia_smi_p2p"),
