@@ -152,12 +152,10 @@ def boxes_by_id(rows: Sequence[Row]) -> Mapping[str, Box]:
 
 
 def shown_name(device: Device) -> str:
-    """A device's name without what its surroundings say already: its host, and the NUMA node of a switch."""
-    name = device.name
-    for lead in (device.host, f"numa{device.numa_node}"):
-        if lead and name.startswith(f"{lead}/"):
-            name = name[len(lead) + 1 :]
-    return name
+    """A device's name without what its surroundings say already: its host, and what holds a switch or a card."""
+    if device.kind in ("pcie_switch", "host_bridge", "nic_card"):
+        return device.name.rsplit("/", 1)[-1]
+    return device.name.removeprefix(f"{device.host}/") if device.host else device.name
 
 
 def _host(name: str, blocks: Sequence[_Block], room_below: float, has_frame: bool) -> _Block:
