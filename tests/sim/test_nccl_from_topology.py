@@ -109,8 +109,8 @@ def test_unknown_processor_keeps_the_stated_rate() -> None:
 
 def test_only_chosen_gpus_take_part() -> None:
     plan = plan_nccl(spec_from_topology(preset("dgx-h100").take_ranks([5, 2, 7])))
-    assert [node.rank for node in plan.domains[0].system.of_kind(NodeKind.GPU)] == [1, 0, 2]
-    assert all(sorted(ring) == [0, 1, 2] for ring in plan.rings)
+    assert [node.rank for node in plan.wiring.domains[0].system.of_kind(NodeKind.GPU)] == [1, 0, 2]
+    assert all(sorted(ring) == [0, 1, 2] for ring in plan.wiring.rings)
 
 
 def test_inactive_links_do_not_count() -> None:

@@ -57,35 +57,35 @@ class TestReference:
     @pytest.mark.parametrize("name", ["ring", "tree", "nvls", "collnet_chain", "collnet_direct"])
     def test_graph(self, reference: Reference, name: str) -> None:
         expected = {key: value for key, value in reference.result["graphs"][name].items() if key != "id"}
-        assert expected == fields(plan_of(reference).domain_graphs[0][name])
+        assert expected == fields(plan_of(reference).wiring.domain_graphs[0][name])
 
     def test_channels(self, reference: Reference) -> None:
         result, plan = reference.result, plan_of(reference)
-        assert plan.num_channels == result["nChannels"]
-        assert [list(ring) for ring in plan.rings] == result["rings"]
+        assert plan.wiring.num_channels == result["nChannels"]
+        assert [list(ring) for ring in plan.wiring.rings] == result["rings"]
         assert [
             {"up": list(tree.up), "down": [[*below, *[-1] * (3 - len(below))] for below in tree.down]}
-            for tree in plan.trees
+            for tree in plan.wiring.trees
         ] == result["trees"]
 
     def test_nvls_trees(self, reference: Reference) -> None:
-        trees = [{"up": list(tree.up), "headRank": list(tree.head)} for tree in plan_of(reference).nvls_trees]
+        trees = [{"up": list(tree.up), "headRank": list(tree.head)} for tree in plan_of(reference).wiring.nvls_trees]
         if "tuner" in reference.result:
             assert trees == reference.result.get("nvlsTrees", [])
 
 
 def check_rings(plan: NcclPlan) -> None:
     """Every ring visits every rank once and starts at rank 0."""
-    assert len(plan.rings) == plan.num_channels
-    for ring in plan.rings:
+    assert len(plan.wiring.rings) == plan.wiring.num_channels
+    for ring in plan.wiring.rings:
         assert ring[0] == 0
-        assert sorted(ring) == list(range(plan.num_ranks))
+        assert sorted(ring) == list(range(plan.wiring.num_ranks))
 
 
 def check_trees(plan: NcclPlan) -> None:
     """Every tree has one root, from which all ranks are reached, and both directions agree."""
-    assert len(plan.trees) == plan.num_channels
-    for tree in plan.trees:
+    assert len(plan.wiring.trees) == plan.wiring.num_channels
+    for tree in plan.wiring.trees:
         roots = [rank for rank, up in enumerate(tree.up) if up == NOBODY]
         assert len(roots) == 1
         reached, todo = set(roots), list(roots)
@@ -96,7 +96,7 @@ def check_trees(plan: NcclPlan) -> None:
                 assert below not in reached
                 reached.add(below)
                 todo.append(below)
-        assert len(reached) == plan.num_ranks
+        assert len(reached) == plan.wiring.num_ranks
         assert max(map(len, tree.down)) <= 3
 
 
@@ -161,7 +161,7 @@ def test_shortcuts_change_nothing(name: str, num_copies: int, monkeypatch: pytes
     quick = plan_nccl(spec, num_copies=num_copies)
     monkeypatch.setattr("sim.planners.nccl_2_30.shortcuts.Shortcuts.hopeless", lambda *_: False)
     monkeypatch.setattr("sim.planners.nccl_2_30.shortcuts.Shortcuts.known", lambda *_: None)
-    assert plan_nccl(spec, num_copies=num_copies).domain_graphs == quick.domain_graphs
+    assert plan_nccl(spec, num_copies=num_copies).wiring.domain_graphs == quick.wiring.domain_graphs
 
 
 @pytest.mark.parametrize("num_nodes", [*range(1, 18), 32, 33, 129])

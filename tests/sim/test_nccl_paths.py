@@ -81,7 +81,7 @@ class TestReference:
 
     def test_nodes(self, reference: Reference) -> None:
         result, plan = reference.result, plan_of(reference)
-        assert (plan.num_nodes, plan.num_ranks) == (result["nNodes"], result["nRanks"])
+        assert (plan.wiring.num_nodes, plan.wiring.num_ranks) == (result["nNodes"], result["nRanks"])
         machine = plan.communicator.machine
         if "minCompCap" in result:
             assert machine.min_compute_capability == result["minCompCap"]

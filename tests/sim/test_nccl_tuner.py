@@ -83,7 +83,7 @@ class TestFull:
 
     def test_communicator(self, reference: Reference) -> None:
         result, plan = reference.result, plan_of(reference)
-        comm, pairs = plan.communicator, plan.point_to_point
+        comm, pairs = plan.communicator, plan.wiring.point_to_point
         shape = {
             "nvlsSupport": int(comm.machine.nvls),
             "nvlsChannels": comm.nvls_num_channels,
@@ -122,7 +122,7 @@ def total_elements(split: Split) -> int:
 def test_split_loses_nothing(data: st.DataObject) -> None:
     plan = plan_of(data.draw(st.sampled_from(FULL)))
     collective = data.draw(st.sampled_from(sorted(COLLECTIVES.values())))
-    scale = plan.num_ranks if collective in ("all_gather", "reduce_scatter") else 1
+    scale = plan.wiring.num_ranks if collective in ("all_gather", "reduce_scatter") else 1
     num_elements = data.draw(st.one_of(st.integers(1, 1 << 14), st.integers(1, 1 << 31)))
     choice = plan.choose(collective, num_elements * scale * 4)
     assert total_elements(choice.split) == num_elements
@@ -162,7 +162,7 @@ class TestChoose:
     def test_channel_limits(self) -> None:
         def channels(**environment: str) -> int:
             options = NcclOptions.from_environment({f"NCCL_{name}": value for name, value in environment.items()})
-            return plan_nccl(self.spec(), options=options).num_channels
+            return plan_nccl(self.spec(), options=options).wiring.num_channels
 
         assert channels(MAX_NCHANNELS="8") == 8
         assert channels(MAX_CTAS="4") == 4
@@ -180,7 +180,7 @@ class TestChoose:
         plan = plan_nccl(spec_of(machine_text("dgx-h100-sharp")), num_copies=4, options=options)
         ways = {way for way, _ in plan.choose("all_reduce", 1 << 30).times_s}
         assert {("collnet-direct", "simple"), ("collnet-chain", "simple"), ("nvls", "simple")} <= ways
-        assert plan.graphs["collnet_direct"].num_channels == 8
+        assert plan.wiring.graphs["collnet_direct"].num_channels == 8
 
     def test_ranks_must_count_from_zero(self) -> None:
         with pytest.raises(TopologyError, match="no GPU that takes part"):
