@@ -30,6 +30,9 @@ WINDOW = 12
 SETTLING = 12
 """Periods walked before them at first, beside those that a pipeline takes to fill."""
 TOLERANCE = 1e-8
+"""Relative difference of increments that counts as none."""
+JITTER = 0.02
+"""Relative difference between the even class's increment and the slowest mean of any class, over half a walk."""
 
 
 def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans: bool = False) -> Run:
@@ -71,10 +74,30 @@ def _skipped(blocks: Sequence[Period], short: Sequence[Period], classes: Folded,
         left = block.repeat - walked.repeat
         if left:
             landed = landed_s[base[index] : base[index + 1]].reshape(walked.repeat, counts[index])
-            depth = _depth(block)
-            window = landed[-WINDOW - depth - 1 : len(landed) - depth]
-            moved = np.diff(window, axis=0)
-            if np.ptp(moved) > TOLERANCE * moved.max():
+            increment_s = _increment(landed[: len(landed) - _depth(block)])
+            if increment_s is None:
                 return None
-            skipped_s += left * float(moved.mean())
+            skipped_s += left * increment_s
     return skipped_s
+
+
+def _increment(landed: Floats) -> float | None:
+    """Seconds per period in the long run, None while that cannot be told.
+
+    `landed` is of shape (periods, classes). Times repeat from one cycle of periods to the next where rates are
+    constant: a chunk that crosses nodes of eight ranks meets the slow hop every eighth period. Where rates change
+    with what happens to run together most classes jitter for ever, but the one that limits all moves evenly.
+    """
+    for cycle in range(1, len(landed) // 3):
+        moved = landed[cycle:] - landed[:-cycle]
+        settled = moved[-max(WINDOW, cycle) :]
+        if len(settled) >= WINDOW and np.ptp(settled) <= TOLERANCE * settled.max():
+            return float(settled.mean()) / cycle
+    if len(landed) < 2 * WINDOW:
+        return None
+    moved = np.diff(landed[-WINDOW - 1 :], axis=0)
+    even = np.ptp(moved, axis=0) <= TOLERANCE * moved.max(axis=0)
+    half = landed[len(landed) // 2 :]
+    slowest = float(((half[-1] - half[0]) / (len(half) - 1)).max())
+    limit = float(moved[0, even].max(initial=0.0))
+    return limit if abs(slowest - limit) <= JITTER * limit else None
