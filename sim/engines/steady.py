@@ -32,7 +32,10 @@ SETTLING = 12
 TOLERANCE = 1e-8
 """Relative difference of increments that counts as none."""
 JITTER = 0.02
-"""Relative difference between the even class's increment and the slowest mean of any class, over half a walk."""
+"""Relative difference between what the limiting class moves by and the mean pace over a third of a walk."""
+MANY_PERIODS = 180
+AGREEMENT = 0.01
+"""Relative difference between the mean paces of two thirds of so long a walk that lets their mean stand."""
 
 
 def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans: bool = False) -> Run:
@@ -93,11 +96,17 @@ def _increment(landed: Floats) -> float | None:
         settled = moved[-max(WINDOW, cycle) :]
         if len(settled) >= WINDOW and np.ptp(settled) <= TOLERANCE * settled.max():
             return float(settled.mean()) / cycle
-    if len(landed) < 2 * WINDOW:
-        return None
     moved = np.diff(landed[-WINDOW - 1 :], axis=0)
     even = np.ptp(moved, axis=0) <= TOLERANCE * moved.max(axis=0)
-    half = landed[len(landed) // 2 :]
-    slowest = float(((half[-1] - half[0]) / (len(half) - 1)).max())
+    middle, last = _pace(landed, 1, 2), _pace(landed, 2, 3)
     limit = float(moved[0, even].max(initial=0.0))
-    return limit if abs(slowest - limit) <= JITTER * limit else None
+    if abs(last - limit) <= JITTER * limit:
+        return limit
+    return (middle + last) / 2 if abs(middle - last) <= AGREEMENT * last and len(landed) >= MANY_PERIODS else None
+
+
+def _pace(landed: Floats, begin: int, end: int) -> float:
+    """Seconds per period between two thirds of a walk, of the slowest class where classes part, else of all."""
+    part = landed[len(landed) * begin // 3 : len(landed) * end // 3]
+    paces = (part[-1] - part[0]) / (len(part) - 1)
+    return float(paces.max() if paces.max() > (1 + 2 * JITTER) * paces.mean() else paces.mean())
