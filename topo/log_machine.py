@@ -6,7 +6,7 @@ but GPUs carry the host in front (`node3/numa0`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from topo.gpu_models import gpu_model
 from topo.log_nvlinks import nvlinks_in
@@ -52,13 +52,13 @@ def bus_id_of(text: str) -> str:
 class MachineParts:
     """Collects devices and links, tree by tree; `num_hosts` decides whether names need the host in front."""
 
-    def __init__(self, log: NcclLog, places: Mapping[int, RankPlace], num_ranks: int, num_hosts: int) -> None:
+    def __init__(self, log: NcclLog, places: Mapping[int, RankPlace], ranks: Sequence[int], num_hosts: int) -> None:
         self.devices: list[Device] = []
         self.links: dict[tuple[str, str, LinkKind], Link] = {}
         self.without_links: list[int] = []
         self._log = log
         self._places = places
-        self._num_ranks = num_ranks
+        self._ranks = ranks
         self._many_hosts = num_hosts > 1
         self._gpu_names = self._names_of_ranks()
         self._of_rank: dict[int, str] = {}
@@ -79,12 +79,12 @@ class MachineParts:
 
     def gpu_ids(self) -> tuple[str, ...]:
         """The device of each rank; ranks that no tree shows get one without links here."""
-        for rank in range(self._num_ranks):
+        for rank in self._ranks:
             if rank not in self._of_rank:
                 place = self._places.get(rank, RankPlace(rank))
                 self.without_links.append(rank)
                 self.add_gpu(rank, place.host, place.bus_id)
-        return tuple(self._of_rank[rank] for rank in range(self._num_ranks))
+        return tuple(self._of_rank[rank] for rank in self._ranks)
 
     def add_gpu(self, rank: int | None, host: str | None, bus_id: str | None) -> str:
         """A GPU, with what the log says of its rank."""
@@ -128,7 +128,7 @@ class MachineParts:
         if rank is None:
             fits = [p.rank for p in self._places.values() if p.bus_id == node.local_id and p.host in (host, None)]
             rank = fits[0] if len(fits) == 1 else None
-        return rank if rank is not None and rank < self._num_ranks and rank not in self._of_rank else None
+        return rank if rank in self._gpu_names and rank not in self._of_rank else None
 
     def hosts_of(self, tree: SystemTree) -> dict[str, str | None]:
         """The host of each system in a tree. NCCL numbers the hosts of an NVLink domain by their first rank."""
@@ -184,9 +184,10 @@ class MachineParts:
 
     def _names_of_ranks(self) -> dict[int, str]:
         """`GPU{nvml index}` on a single host where all are known and distinct, else `GPU{rank}`."""
-        numbers = [self._places[rank].nvml_dev if rank in self._places else None for rank in range(self._num_ranks)]
+        numbers = [self._places[rank].nvml_dev if rank in self._places else None for rank in self._ranks]
         by_index = not self._many_hosts and None not in numbers and len(set(numbers)) == len(numbers)
-        return {rank: f"GPU{numbers[rank] if by_index else rank}" for rank in range(self._num_ranks)}
+        pairs = zip(self._ranks, numbers, strict=True)
+        return {rank: f"GPU{number if by_index else rank}" for rank, number in pairs}
 
 
 def _vendor(log: NcclLog) -> str | None:

@@ -41,10 +41,11 @@ class TreeParts:
     def added(self) -> dict[str, str]:
         """The id of each part by its name in the tree; parts that are one device share an id."""
         for node in self._tree.nodes:
-            host = self._hosts[node.system]
             if node.kind == "CPU":
-                self._ids[node.name] = self._add_cpu(node, host)
-            elif node.kind == "DEV":
+                self._ids[node.name] = self._add_cpu(node, self._hosts[node.system])
+        for node in self._tree.nodes:
+            host = self._hosts[node.system]
+            if node.kind == "DEV":
                 self._add_chip(node, host)
             elif node.kind == "GPU" and node.name not in self._ids and not self._on_chip(node.name):
                 self._ids[node.name] = self._add_gpu(node, host)

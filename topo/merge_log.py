@@ -18,21 +18,22 @@ from topo.topology import Device, Link, Provenance, Topology
 
 KIND = "NCCL log"
 FABRIC_ID = "fabric"
+MAX_UNSEEN_RANKS = 1024
 
 
 def from_log(log: NcclLog) -> Topology:
-    """The topology that the log shows; `gpu_ids[r]` is rank r of its main communicator.
+    """The topology that the log shows; `gpu_ids` are the ranks of its main communicator, in order.
 
     CaptureError where the log names no rank and prints no system tree.
     """
     trees = _trees_by_host(log.systems)
-    num_ranks, places = _ranks(log, trees)
-    if not num_ranks:
+    ranks, places = _ranks(log, trees)
+    if not ranks:
         raise CaptureError(
             "the log shows no rank: run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH and keep all of its lines",
             source=log.source,
         )
-    parts = MachineParts(log, places, num_ranks, _num_hosts(trees, places))
+    parts = MachineParts(log, places, ranks, _num_hosts(trees, places))
     for tree in trees:
         parts.add_links(tree, TreeParts(tree, parts).added())
     gpu_ids = parts.gpu_ids()
@@ -52,7 +53,7 @@ def from_log(log: NcclLog) -> Topology:
         gpu_ids=gpu_ids,
         provenance=(Provenance(KIND, log.source),),
         complete=complete,
-        findings=(*parts.findings(), *_findings(log, num_ranks, bool(fabric[0]))),
+        findings=(*parts.findings(), *_findings(log, ranks, has_fabric=bool(fabric[0]))),
         nccl=run_of(log),
     )
 
@@ -78,18 +79,22 @@ def _weight(tree: SystemTree) -> tuple[bool, int]:
     return (tree.complete, sum(node.kind == "GPU" for node in tree.nodes))
 
 
-def _ranks(log: NcclLog, trees: Sequence[SystemTree]) -> tuple[int, dict[int, RankPlace]]:
-    """How many ranks there are (at least, where the log does not say), and where each of them runs."""
+def _ranks(log: NcclLog, trees: Sequence[SystemTree]) -> tuple[tuple[int, ...], dict[int, RankPlace]]:
+    """The ranks that become devices, in order, and where each of them runs.
+
+    All of the main communicator, or, where no line says how many they are, all up to the highest that is named. Of a
+    run with more than `MAX_UNSEEN_RANKS` only those that the log names: a few lines do not make thousands of devices.
+    """
     main = log.main
     places = {place.rank: place for place in main.places} if main else {}
-    if main is not None and main.num_ranks is not None:
-        return main.num_ranks, places
-    named = [rank for tree in trees for node in tree.nodes if (rank := rank_in_tree(node)) is not None]
+    named = {rank for tree in trees for node in tree.nodes if (rank := rank_in_tree(node)) is not None} | places.keys()
     if main is not None:
-        named += [place.rank for place in main.places]
-        named += [rank for tree in main.trees[:1] for rank in range(len(tree.up))]
-        named += [end for c in main.connections for end in (c.src, c.dst) if end is not None]
-    return max(named, default=-1) + 1, places
+        named.update(rank for tree in main.trees[:1] for rank in range(len(tree.up)))
+        named.update(end for c in main.connections for end in (c.src, c.dst) if end is not None)
+    stated = main.num_ranks if main else None
+    count = stated if stated is not None else max(named, default=-1) + 1
+    shown = range(count) if count <= MAX_UNSEEN_RANKS else sorted(rank for rank in named if rank < count)
+    return tuple(shown), places
 
 
 def _num_hosts(trees: Sequence[SystemTree], places: dict[int, RankPlace]) -> int:
@@ -107,14 +112,18 @@ def _fabric(devices: Sequence[Device]) -> tuple[list[Device], list[Link]]:
     return ([Device(FABRIC_ID, "net_switch")], links) if links else ([], [])
 
 
-def _findings(log: NcclLog, num_ranks: int, has_fabric: bool) -> list[str]:
+def _findings(log: NcclLog, ranks: Sequence[int], *, has_fabric: bool) -> list[str]:
     """What the log leaves open, a sentence each."""
     main = log.main
     found = []
     if has_fabric:
         found.append("what joins the hosts is not shown: a switch that every NIC reaches at its own rate is assumed")
     if main is None or main.num_ranks is None:
-        found.append(f"the log does not say how many ranks there are: at least {num_ranks}")
+        found.append(f"the log does not say how many ranks there are: at least {ranks[-1] + 1}")
+    elif len(ranks) < main.num_ranks:
+        found.append(f"of {main.num_ranks} ranks only the {len(ranks)} that the log names are shown")
+    if main is not None and main.num_tree_lines and not main.trees:
+        found.append("trees are left out: lines of less than half of the ranks show them")
     if len(log.communicators) > 1 and main is not None:
         sizes = ", ".join("?" if c.num_ranks is None else str(c.num_ranks) for c in log.communicators[:12])
         found.append(

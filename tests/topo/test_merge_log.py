@@ -210,3 +210,20 @@ def test_discover_prints_the_run_of_a_log() -> None:
     assert document["complete"] is True
     shown = CliRunner().invoke(main, ["show", str(path), "--as", "json"])
     assert json.loads(shown.stdout) == document | {"provenance": json.loads(shown.stdout)["provenance"]}
+
+
+def test_a_few_lines_of_a_large_run_make_few_devices() -> None:
+    text = rank_lines(5, 30000, "7000", nodes=3750) + tree_lines("Trees [0] 6/-1/-1->5->4 [1] 6/9000/-1->5->4", rank=5)
+    text += tree_lines("Channel 00/0 : 5[5] -> 29999[0] [send] via NET/IB/0", rank=5)
+    topology = topology_of(text)
+    assert [device.gpu.rank for device in topology.devices if device.gpu] == [5, 29999]
+    assert topology.nccl is not None
+    assert (topology.nccl.num_ranks, topology.nccl.num_nodes, topology.nccl.trees) == (30000, 3750, ())
+    assert "of 30000 ranks only the 2 that the log names are shown" in topology.findings
+    assert "trees are left out: lines of less than half of the ranks show them" in topology.findings
+
+
+def test_a_damaged_number_makes_no_thousands_of_devices() -> None:
+    lines = "".join(tree_lines(f"Channel 00 : {r}[1] -> {r + 1}[2] via P2P/IPC", rank=r) for r in range(3))
+    topology = topology_of(lines + tree_lines("Channel 00 : 31234[1] -> 0[2] via P2P/IPC", rank=9))
+    assert len(topology.devices) == 5

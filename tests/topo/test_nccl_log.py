@@ -279,6 +279,8 @@ def test_a_connection_of_any_version(line: str, expected: tuple[object, ...]) ->
         "NVLS Head 0: 0 x",
         "24 coll channels, 32 p2p channels, 3",
         "comm 0x1 rank 4 nranks 4 cudaDev 0 busId 1 - Init COMPLETE",
+        "comm 0x1 rank 0 nranks 4 cudaDev 0 busId 1x0 - Init COMPLETE",
+        "comm 0x1 rank 0 nRanks 4 nNodes 2x localRanks 2 localRank 0 MNNVL 0",
         "Channel 900/0 : 3[1] -> 0[2] via P2P/IPC",
         "Channel 00/0 : 99999[1] -> 0[2] via P2P/IPC",
         "Pattern 4, crossNic 0, nChannels",

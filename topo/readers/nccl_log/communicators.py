@@ -120,6 +120,7 @@ def _communicator(group: _Group, announced: Sequence[AnnouncedRank]) -> Communic
     num_ranks = group.num_ranks if group.num_ranks is not None else _counted(rings, group, announced)
     if num_ranks != group.num_ranks:
         rings, partly = rings_of(_of(PrintedRing, group), _of(RingNeighbours, group), connections, num_ranks)
+    nodes = _of(TreeNode, group)
     places = _places(group, announced if len(announced) == num_ranks else ())
     counts = _of(ChannelCounts, group)
     printed = [ring.num_channels for ring in _of(PrintedRing, group) if ring.num_channels is not None]
@@ -133,8 +134,9 @@ def _communicator(group: _Group, announced: Sequence[AnnouncedRank]) -> Communic
         places=places,
         rings=rings,
         open_rings=partly,
-        trees=trees_of(_of(TreeNode, group), num_ranks),
+        trees=trees_of(nodes, num_ranks),
         connections=tuple(connections),
+        num_tree_lines=len(nodes),
         heads=_distinct_heads(_of(NvlsHead, group)),
         channel_counts=counts[0] if counts else None,
         thread_thresholds=thresholds[0].text if thresholds else None,

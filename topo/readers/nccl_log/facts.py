@@ -223,7 +223,8 @@ class Communicator:
 
     `comm_id` is None where the log shows none; `ambiguous` is true where several communicators of this size stand in
     the log and nothing tells which lines belong together. `num_nodes` is what NCCL states, else the number of hosts
-    where every rank's is known. `open_rings` are channels whose ring is not wholly shown.
+    where every rank's is known. `open_rings` are channels whose ring is not wholly shown; `num_tree_lines` counts the
+    places in trees that were read, also where they are too few to show `trees`.
     """
 
     comm_id: str | None
@@ -235,6 +236,7 @@ class Communicator:
     open_rings: tuple[int, ...]
     trees: tuple[Tree, ...]
     connections: tuple[Connection, ...]
+    num_tree_lines: int = 0
     heads: tuple[NvlsHead, ...] = ()
     channel_counts: ChannelCounts | None = None
     thread_thresholds: str | None = None

@@ -50,6 +50,10 @@ _STATUS = re.compile(r"- ([A-Z]\w+ \w+)$")
 _PAIR = re.compile(
     r"(nNodes|localRanks|localRank|MNNVL|cudaDev|nvmlDev|busId|commId|splitCount|color) (0x[0-9a-f]+|\w+)"
 )
+_WHOLE = re.compile(r"\d+")
+_VALUES = {"busId": re.compile(r"(?:0x)?[0-9a-fA-F]{1,16}"), "commId": re.compile(r"0x[0-9a-f]+")}
+"""How the values of a line about a communicator look; all others are whole numbers."""
+
 _COUNTS = re.compile(
     r"(\d+) coll channels, (?:(\d+) collnet channels, )?(?:(\d+) nvls channels, )?"
     r"(\d+) p2p channels, (\d+) p2p channels per peer$"
@@ -107,6 +111,9 @@ def _comm(record: Record) -> tuple[Fact, ...]:
     if record.cut:
         return (unread(record, ""),)
     said = dict(_PAIR.findall(match[4]))
+    odd = [name for name, value in said.items() if not _VALUES.get(name, _WHOLE).fullmatch(value)]
+    if odd:
+        return (unread(record, f"{odd[0]} is {said[odd[0]]!r}, no number"),)
     status = _STATUS.search(match[4])
     split = f"{said['splitCount']}/{said['color']}" if "splitCount" in said and "color" in said else None
     line = CommLine(

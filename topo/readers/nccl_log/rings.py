@@ -15,6 +15,8 @@ from topo.readers.nccl_log.facts import Connection, PrintedRing, Ring, RingNeigh
 OLD_MAX_PRINTED_RANKS = 20
 """Up to NCCL 2.22 a ring line ends after so many ranks, without a sign."""
 
+MAX_SPARSE_RANKS = 1024
+
 
 def rings_of(
     printed: Iterable[PrintedRing],
@@ -92,13 +94,19 @@ def _first_sends(connections: Iterable[Connection], channel: int) -> dict[int, i
 
 
 def trees_of(nodes: Iterable[TreeNode], num_ranks: int | None) -> tuple[Tree, ...]:
-    """The tree of each channel, by rank; without a known number of ranks, up to the highest rank that is named."""
+    """The tree of each channel, by rank; without a known number of ranks, up to the highest rank that is named.
+
+    Nothing where there are more than `MAX_SPARSE_RANKS` ranks and lines of less than half of them: a few lines out of
+    a large run (or a damaged number) would make a large table of nothing.
+    """
     by_channel: dict[int, dict[int, TreeNode]] = {}
     highest = -1
     for node in nodes:
         by_channel.setdefault(node.channel, {}).setdefault(node.rank, node)
         highest = max(highest, node.rank, node.up, *node.down)
     size = num_ranks if num_ranks is not None else highest + 1
+    if size > MAX_SPARSE_RANKS and 2 * max(map(len, by_channel.values()), default=0) < size:
+        return ()
     trees = []
     for channel in sorted(by_channel):
         at = by_channel[channel]

@@ -19,7 +19,7 @@ Row = tuple[int, str]
 """The number of a line, and its words."""
 
 _TITLE = re.compile(r"=== System : (?:maxBw|maxWidth) +(\d+(?:\.\d*)?)(?: +\w+ +(\d+(?:\.\d*)?))?")
-_ID = r"([0-9A-Fa-f]+(?:-[0-9A-Fa-f]+)*)"
+_ID = r"([0-9A-Fa-f]{1,20}(?:-[0-9A-Fa-f]{1,20})?)"
 _ROW = re.compile(rf"( *)(?:\+ ([A-Z0-9]+)\[ *(\d+(?:\.\d*)?)\] - )?([A-Z0-9]+)/{_ID}(?: \(([^()]*)\))?$")
 _PATHS_FROM = re.compile(rf"([A-Z]+)/{_ID} :")
 _PATH = re.compile(rf"([A-Z]+)/{_ID} \((\d+)/(\d+(?:\.\d*)?)/([A-Z0-9]+)\)")
