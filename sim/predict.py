@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 MOST_ROWS_FOR_EVENT = 16_384
 """Transfers up to which `auto` takes the event engine, which then costs less than a second or two."""
 
+MOST_SCHEDULES = 8
+MOST_LINKS = 4096
+"""Links of which a prediction lists each; of more it lists one of each kind."""
+
 AUTO_CANDIDATES = ("ring", "tree")
 """What `auto` chooses from: the faster one as simulated."""
 
@@ -64,6 +68,7 @@ class Simulator:
         if engine != "auto":
             find_engine(engine)
         self._orders = ring_orders(machine)
+        self._schedules: dict[Plan, Schedule] = {}
         self._networks: dict[tuple[str, ...], Network] = {}
 
     def run(self, workload: Workload, algorithm: str = "auto", *, spans: bool = False) -> Prediction:
@@ -76,6 +81,14 @@ class Simulator:
     def plan(self, workload: Workload, algorithm: str) -> Plan:
         """What would run."""
         return plan(self.machine, self._orders, self.network(()), workload, algorithm, options=self.options)
+
+    def _schedule(self, plan: Plan) -> Schedule:
+        """The plan's schedule; the last few are kept, with what engines derived from them."""
+        if plan not in self._schedules:
+            if len(self._schedules) >= MOST_SCHEDULES:
+                self._schedules.clear()
+            self._schedules[plan] = plan.schedule()
+        return self._schedules[plan]
 
     def choose_engine(self, schedule: Schedule) -> str:
         """The engine for a schedule: with `auto` event while there are few transfers, steady beyond."""
@@ -91,7 +104,7 @@ class Simulator:
 
     def run_plan(self, plan: Plan, workload: Workload, *, spans: bool = False) -> Prediction:
         """The prediction for one plan."""
-        network, schedule = self.network(plan.helpers), plan.schedule()
+        network, schedule = self.network(plan.helpers), self._schedule(plan)
         engine = self.choose_engine(schedule)
         run = find_engine(engine)(schedule, network, workload, spans=spans)
         return Prediction(
@@ -109,8 +122,13 @@ class Simulator:
 
 
 def _loads(network: Network, run: Run) -> tuple[LinkLoad, ...]:
-    """What every link that carried anything carried."""
+    """What every link that carried anything carried; beyond MOST_LINKS those that are alike stand together."""
     used = np.flatnonzero(run.link_bytes)
+    counts = np.ones(len(used), dtype=np.int64)
+    if len(used) > MOST_LINKS:
+        facts = np.stack([run.link_bytes[used], network.bandwidth_bytes_per_s[used], run.link_busy_s[used]])
+        _, first, counts = np.unique(facts, axis=1, return_index=True, return_counts=True)
+        used = used[first]
     whole = run.duration_s or 1.0
     return tuple(
         LinkLoad(
@@ -118,8 +136,9 @@ def _loads(network: Network, run: Run) -> tuple[LinkLoad, ...]:
             float(run.link_bytes[index]),
             float(network.bandwidth_bytes_per_s[index]),
             float(run.link_busy_s[index] / whole),
+            count,
         )
-        for index in used.tolist()
+        for index, count in zip(used.tolist(), counts.tolist(), strict=True)
     )
 
 

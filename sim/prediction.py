@@ -10,12 +10,16 @@ from sim.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
-    """What one link carried: bytes on the wire, its effective rate, and the share of the run it was in use."""
+    """What one link carried: bytes on the wire, its effective rate, and the share of the run it was in use.
+
+    `num_links` counts the links that are alike where there are too many to list each.
+    """
 
     link: str
     num_bytes: float
     bandwidth_bytes_per_s: float
     busy_fraction: float
+    num_links: int = 1
 
 
 @dataclass(frozen=True, slots=True)

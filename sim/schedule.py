@@ -8,9 +8,10 @@ COPY. Everything else (who waits for whom, bytes, routes, time) is derived from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from topo.errors import ScheduleError
 COPY, REDUCE = 0, 1
 
 Column = npt.NDArray[np.int32]
+Derived = TypeVar("Derived")
 COLUMNS = ("step", "src", "dst", "chunk", "op", "channel")
 
 
@@ -99,6 +101,17 @@ class Schedule:
     def rows(self) -> Rows:
         """All transfers, ordered by step (rows of one step keep the author's order)."""
         return self._rows
+
+    def derived(self, key: Hashable, compute: Callable[[], Derived]) -> Derived:
+        """What `compute` derives from this schedule, computed once per key and kept with it."""
+        if key not in self._derived:
+            self._derived[key] = compute()
+        found: Derived = self._derived[key]
+        return found
+
+    @cached_property
+    def _derived(self) -> dict[Hashable, Any]:
+        return {}
 
     @cached_property
     def _rows(self) -> Rows:

@@ -6,10 +6,15 @@ directions of every port are used. Chunks follow each other one step apart: up w
 
 from __future__ import annotations
 
-from sim.plan import Plan
-from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
+import numpy as np
+import numpy.typing as npt
 
-Parents = tuple[int | None, ...]
+from sim.plan import Plan
+from sim.schedule import COLUMNS, COPY, REDUCE, Block, Rows, Schedule
+
+Parents = npt.NDArray[np.int32]
+
+ROOT = -1
 
 
 def tree(plan: Plan) -> Schedule:
@@ -18,62 +23,57 @@ def tree(plan: Plan) -> Schedule:
     With c channels there are 2 * c trees over the channels' orders; tree t has the chunks t, t + trees, ...
     """
     num_trees = 2 * plan.num_channels
-    rows: list[tuple[int, int, int, int, int, int]] = []
+    parts = []
     for index in range(num_trees):
-        order = plan.rings[index % plan.num_channels]
+        order = np.array(plan.rings[index % plan.num_channels], dtype=np.int32)
         parents = double_binary_parents(plan.num_ranks)[index // plan.num_channels]
-        rows += _one_chunk(parents, order, index)
-    repeat = plan.num_chunks if rows else 0
-    block = Block(Rows.of(rows), repeat=repeat, step_shift=1, chunk_shift=num_trees)
+        parts.append(_one_chunk(parents, order, index))
+    rows = Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
+    repeat = plan.num_chunks if len(rows) else 0
+    block = Block(rows, repeat=repeat, step_shift=1, chunk_shift=num_trees)
     return Schedule(plan.collective, plan.num_ranks, num_trees * plan.num_chunks, (block,) if repeat else ())
 
 
 def double_binary_parents(num_ranks: int) -> tuple[Parents, Parents]:
-    """The parent of every position in the two trees, None for the root.
+    """The parent of every position in the two trees, -1 for the root.
 
     In the first tree position 0 is the root and its one child the largest power of two below n; elsewhere the
     lowest set bit b of p gives parent (p ^ b) | 2b, or p ^ b where that is no position. The second tree is the first
     one mirrored (n even) or shifted by one (n odd), which makes inner positions leaves.
     """
-    first = tuple(_parent(position, num_ranks) for position in range(num_ranks))
-    if num_ranks % 2 == 0:
-        relabel = [num_ranks - 1 - position for position in range(num_ranks)]
-    else:
-        relabel = [(position + 1) % num_ranks for position in range(num_ranks)]
-    second: list[int | None] = [None] * num_ranks
-    for position, parent in enumerate(first):
-        second[relabel[position]] = None if parent is None else relabel[parent]
-    return first, tuple(second)
-
-
-def _parent(position: int, num_ranks: int) -> int | None:
-    if position == 0:
-        return None
+    position = np.arange(num_ranks, dtype=np.int32)
     low = position & -position
     up = (position ^ low) | (low << 1)
-    return up if up < num_ranks else position ^ low
+    first = np.where(up < num_ranks, up, position ^ low)
+    first[0] = ROOT
+    relabel = num_ranks - 1 - position if num_ranks % 2 == 0 else (position + 1) % num_ranks
+    second = np.full(num_ranks, ROOT, dtype=np.int32)
+    second[relabel[1:]] = relabel[first[1:]]
+    return first, second
 
 
-def _one_chunk(parents: Parents, order: tuple[int, ...], index: int) -> list[tuple[int, int, int, int, int, int]]:
+def _one_chunk(parents: Parents, order: Parents, index: int) -> Rows:
     """The rows of one chunk: each position sends up once its children have, then the result comes down."""
-    height = [0] * len(parents)
-    for position in sorted(range(len(parents)), key=lambda p: -_depth(parents, p)):
-        parent = parents[position]
-        if parent is not None:
-            height[parent] = max(height[parent], height[position] + 1)
-    top = max(height)
-    rows = []
-    for position, parent in enumerate(parents):
-        if parent is not None:
-            rows.append((height[position], order[position], order[parent], index, REDUCE, index))
-            down = top + _depth(parents, parent)
-            rows.append((down, order[parent], order[position], index, COPY, index))
-    return rows
+    child = np.flatnonzero(parents != ROOT)
+    parent = parents[child]
+    depth = _depths(parents)
+    height = np.zeros(len(parents), dtype=np.int32)
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        here = depth[child] == level
+        np.maximum.at(height, parent[here], height[child[here]] + 1)
+    top = int(height.max(initial=0))
+    ends = order[child], order[parent]
+    both = [np.concatenate(pair).astype(np.int32) for pair in ((height[child], top + depth[parent]), ends, ends[::-1])]
+    same = np.full(2 * len(child), index, dtype=np.int32)
+    op = np.repeat(np.array([REDUCE, COPY], dtype=np.int32), len(child))
+    return Rows(step=both[0], src=both[1], dst=both[2], chunk=same, op=op, channel=same)
 
 
-def _depth(parents: Parents, position: int) -> int:
-    depth = 0
-    above = parents[position]
-    while above is not None:
-        depth, above = depth + 1, parents[above]
+def _depths(parents: Parents) -> Parents:
+    """How far each position is from the root."""
+    depth = np.zeros(len(parents), dtype=np.int32)
+    above = parents
+    while (above != ROOT).any():
+        depth += above != ROOT
+        above = np.where(above != ROOT, parents[above], ROOT)
     return depth

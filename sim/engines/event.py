@@ -21,7 +21,7 @@ import simpy
 from sim.engines.fold import Folded, fold
 from sim.engines.indexing import Deduplicator, Ints, count_down, count_up
 from sim.engines.network import Network
-from sim.engines.periods import IrregularError, Period, periods
+from sim.engines.periods import IrregularError, Period, periods, with_bytes
 from sim.engines.rates import RateSolver
 from sim.engines.run import Run, Spans
 from sim.engines.tasks import Table, Tasks, of_classes, unfolded
@@ -45,12 +45,14 @@ def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans:
     if spans:
         return simulate_rows(schedule, network, workload)
     try:
-        blocks = periods(schedule, workload.num_elements)
+        blocks = periods(schedule)
     except IrregularError:
         return simulate_rows(schedule, network, workload)
     if not blocks:
         return simulate_rows(schedule, network, workload)
-    return simulate_classes(blocks, fold(blocks, network), schedule, network, workload)[0]
+    classes = schedule.derived(("classes", network), lambda: fold(blocks, network))
+    blocks = with_bytes(blocks, workload.num_elements, schedule.num_chunks)
+    return simulate_classes(blocks, classes, schedule, network, workload)[0]
 
 
 def simulate_classes(

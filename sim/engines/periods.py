@@ -9,7 +9,8 @@ Rows of all blocks are counted through: row i of block b has number `offset[b] +
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -58,15 +59,23 @@ class Waits:
 class Period:
     """One block: its rows, how often it repeats, and what its first, second and every further period waits for.
 
-    `repeat` counts the periods that carry anything, `full_repeat` all of them.
+    `repeat` counts the periods that carry anything.
     """
 
-    rows: Rows
+    block: Block
     offset: int
     repeat: int
-    full_repeat: int
-    step_shift: int
     waits: tuple[Waits, ...]
+
+    @property
+    def rows(self) -> Rows:
+        """The rows of one period."""
+        return self.block.rows
+
+    @property
+    def step_shift(self) -> int:
+        """How many steps lie between one period and the next."""
+        return self.block.step_shift
 
     @property
     def numbers(self) -> Ints:
@@ -74,25 +83,32 @@ class Period:
         return np.arange(self.offset, self.offset + len(self.rows), dtype=np.int64)
 
 
-def periods(schedule: Schedule, num_elements: int) -> tuple[Period, ...]:
-    """The schedule's blocks as periods, without those periods that carry nothing of `num_elements`.
+def periods(schedule: Schedule) -> tuple[Period, ...]:
+    """The schedule's blocks as periods; IrregularError where a block does not repeat regularly."""
+    return schedule.derived("periods", lambda: _periods(schedule))
 
-    IrregularError where a block does not repeat regularly.
-    """
+
+def _periods(schedule: Schedule) -> tuple[Period, ...]:
     blocks = [block for block in schedule.blocks if block.repeat and len(block.rows)]
     if any(block.rank_shift for block in blocks):
         raise IrregularError("blocks that move from rank to rank are not periodic on their connections")
     if not blocks:
         return ()
     sample = _Sample(schedule, blocks)
-    repeats = [_periods_with_bytes(block, num_elements, schedule.num_chunks) for block in blocks]
-    return tuple(_period(index, block, repeats[index], sample) for index, block in enumerate(blocks))
+    return tuple(_period(index, block, sample) for index, block in enumerate(blocks))
+
+
+def with_bytes(blocks: Sequence[Period], num_elements: int, num_chunks: int) -> tuple[Period, ...]:
+    """The blocks without those periods that carry none of the elements."""
+    if num_elements >= num_chunks:
+        return tuple(blocks)
+    return tuple(replace(block, repeat=_periods_with_bytes(block.block, num_elements, num_chunks)) for block in blocks)
 
 
 def _periods_with_bytes(block: Block, num_elements: int, num_chunks: int) -> int:
     """How many periods carry any element, where there are more chunks than elements."""
     chunks = np.unique(block.rows.chunk)
-    if num_elements >= num_chunks or len(chunks) == num_chunks or not block.chunk_shift:
+    if len(chunks) == num_chunks or not block.chunk_shift:
         return block.repeat
     turn = np.arange(block.repeat, dtype=np.int64)[:, None]
     filled = ((chunks[None, :] + turn * block.chunk_shift) % num_chunks < num_elements).any(axis=1)
@@ -121,13 +137,13 @@ class _Sample:
         )
 
 
-def _period(index: int, block: Block, repeat: int, sample: _Sample) -> Period:
+def _period(index: int, block: Block, sample: _Sample) -> Period:
     last = block.repeat - 1
     waits = tuple(_waits(index, period, sample) for period in (0, min(1, last), last))
     start = waits[2].start
     if block.repeat > 2 and (~start.outside & ((start.lag > 1) | (start.lag < 0))).any():
         raise IrregularError(f"block {index}: a row reads what was written neither in its period nor in the one before")
-    return Period(block.rows, sample.offset[index], repeat, block.repeat, block.step_shift, waits)
+    return Period(block, sample.offset[index], block.repeat, waits)
 
 
 def _waits(index: int, period: int, sample: _Sample) -> Waits:

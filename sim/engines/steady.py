@@ -17,7 +17,7 @@ from sim.engines import event
 from sim.engines.fold import Folded, fold
 from sim.engines.indexing import offsets
 from sim.engines.network import Network
-from sim.engines.periods import IrregularError, Period, periods
+from sim.engines.periods import IrregularError, Period, periods, with_bytes
 from sim.engines.run import Run
 from sim.schedule import Schedule
 from sim.workload import Workload
@@ -43,13 +43,14 @@ def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans:
     try:
         if spans:
             raise IrregularError("the times of every transfer are asked for")
-        blocks = periods(schedule, workload.num_elements)
+        blocks = periods(schedule)
     except IrregularError:
         return event.simulate(schedule, network, workload, spans=spans)
     if not blocks:
         nothing = np.zeros(len(network.bandwidth_bytes_per_s))
         return Run(network.launch_overhead_s, nothing, nothing, {"rows": schedule.num_rows})
-    classes = fold(blocks, network, MOST_CLASSES)
+    classes = schedule.derived(("few classes", network), lambda: fold(blocks, network, MOST_CLASSES))
+    blocks = with_bytes(blocks, workload.num_elements, schedule.num_chunks)
     walk = SETTLING + WINDOW + 2 * max(_depth(block) for block in blocks)
     while True:
         short = [replace(block, repeat=min(block.repeat, walk)) for block in blocks]

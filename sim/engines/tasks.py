@@ -143,7 +143,7 @@ class _Unrolling:
         gate_size = sum(np.bincount(table.values, minlength=self._num_gates) for table in feeds)
         return Tasks(
             num_bytes=np.full(num_tasks, self._chunk_bytes),
-            carried_bytes=np.repeat([self._mean_bytes * b.full_repeat / b.repeat for b in self._blocks], sizes),
+            carried_bytes=np.repeat([self._mean_bytes * b.block.repeat / b.repeat for b in self._blocks], sizes),
             row=found.leader[of_class],
             route=of_class,
             routes=found.routes,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS
-from sim.algorithms.tree import double_binary_parents
+from sim.algorithms.tree import ROOT, double_binary_parents
 from sim.plan import Plan, in_order
 from sim.prove import prove, run
 from sim.schedule import COLUMNS, COPY, REDUCE, Block, Rows, Schedule
@@ -77,11 +77,11 @@ def test_gradients_0_and_7_average_to_3_5() -> None:
 @given(st.integers(1, 300))
 def test_the_two_trees_span_and_complement_each_other(num_ranks: int) -> None:
     inner = []
-    for parents in double_binary_parents(num_ranks):
-        assert parents.count(None) == 1
+    for parents in (tree.tolist() for tree in double_binary_parents(num_ranks)):
+        assert parents.count(ROOT) == 1
         for position in range(num_ranks):
             steps, above = 0, parents[position]
-            while above is not None:
+            while above != ROOT:
                 steps, above = steps + 1, parents[above]
             assert steps <= 2 + np.log2(num_ranks)
         children = [parents.count(position) for position in range(num_ranks)]
