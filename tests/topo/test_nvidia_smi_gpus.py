@@ -82,6 +82,7 @@ def test_lists_of_two_machines_are_refused() -> None:
         "",
         "UUID: 1\n",
         "GPU 0: A (UUID: x)\n Link 0: 25 GB/s\n",
+        "GPU 0: A (UUID: x)\n Link 0: 25 GB/s\nGPU 1: A (UUID: y)\nGPU 2: A (UUID: z)\n Link 0: 25 GB/s\n",
         "GPU 0: A (UUID: x)\nNVML: Unable to retrieve NVLink information as all links are inActive\n",
         "Unable to determine the device handle for GPU 0: x (UUID: y)\n",
     ],

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from topo.errors import CaptureError
 from topo.readers.lspci_facts import Acs, LspciFacts, PcieLink, PciFunction
 from topo.readers.pci_address import ADDRESS, canonical
-from topo.readers.plain_text import Line, cleaned_lines
+from topo.readers.plain_text import Line, cleaned_lines, lines_with
 
 FORMAT = "lspci -vv"
 
@@ -25,6 +25,7 @@ _NUMERIC_HEAD = re.compile(
     rf"(?:^|\s)({ADDRESS})\s+(?:Class\s+)?([0-9a-f]{{4}}):\s+(([0-9a-f]{{4}}):([0-9a-f]{{4}}).*?)\s*$"
 )
 _BARE_HEAD = re.compile(rf"^\W*({ADDRESS})\W*$")
+_MAY_BE = re.compile(rf"ACSCtl|Lnk(?:Cap|Sta)|(?:^|[\s:])(?:{ADDRESS})\s+\S", re.MULTILINE)
 _IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
 _LINK = re.compile(r"\bLnk(Cap|Sta):.*?\bSpeed\s+([\d.]+\s?GT/s|unknown)[^,]*,\s*Width\s+x(\d{1,2})\b")
 _ACS = re.compile(r"\bACSCtl:\s*((?:[A-Za-z]+[+-][\s,]*){2,})")
@@ -39,12 +40,7 @@ _WHOLE = re.compile(r"^\s*(?:Control: I/O|Flags: |Capabilities: [\[<])")
 
 def sniff(text: str) -> bool:
     """Whether the text holds lines of lspci: functions with their addresses, link states, or ACS flags."""
-    if not (":" in text and (re.search(ADDRESS, text) or "ACSCtl" in text or "Lnk" in text)):
-        return False
-    try:
-        return any(_names_a_kind(line) or _says_its_own(line) for line in cleaned_lines(text))
-    except CaptureError:
-        return False
+    return any(_names_a_kind(line) or _says_its_own(line) for line in lines_with(text, _MAY_BE))
 
 
 def read(text: str, source: str = "") -> LspciFacts:
@@ -97,14 +93,14 @@ def _head(line: Line) -> re.Match[str] | None:
     return _HEAD.search(line.text) or _NUMERIC_HEAD.search(line.text) or _BARE_HEAD.match(line.text)
 
 
-def _names_a_kind(line: Line) -> bool:
+def _names_a_kind(line: str) -> bool:
     """Whether the line is a function's head by more than its address."""
-    return bool(_HEAD.search(line.text) or _NUMERIC_HEAD.search(line.text))
+    return bool(_HEAD.search(line) or _NUMERIC_HEAD.search(line))
 
 
-def _says_its_own(line: Line) -> bool:
+def _says_its_own(line: str) -> bool:
     """Whether the line is one that no other command prints."""
-    return bool(_LINK.search(line.text) or _ACS.search(line.text))
+    return bool(_LINK.search(line) or _ACS.search(line))
 
 
 def _detail(line: Line) -> tuple[str, re.Match[str]] | None:

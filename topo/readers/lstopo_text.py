@@ -40,6 +40,7 @@ _OBJECT = re.compile(
     r"(?:\s+L#\d+)?(?:\s+P#(?P<number>\d+))?"
     r"(?:\s*\((?P<said>.*)\))?(?:\s*\"(?P<name>[^\"]*)\")?\s*(?:\+\s.*)?$"
 )
+_MAY_BE = re.compile(r"\b(?:Package|Socket|NUMANode) (?:L|P)#\d|\bHostBridge\b|\bBridge Host->PCI\b")
 _END = re.compile(r"\bdepth\s+-?\d+:\s+\d+ [A-Z]|\bTopology infos:|\bRelative latency matrix\b")
 _ATTRIBUTE = re.compile(r"([A-Za-z]\w*)=(?:\"([^\"]*)\"|(\S+))")
 _CLASS = re.compile(r"([0-9a-f]{4})\b", re.IGNORECASE)
@@ -48,7 +49,7 @@ _RATE = re.compile(r"(\d+(?:\.\d+)?)GB/s")
 
 def sniff(text: str) -> bool:
     """Whether the text is a tree of objects as lstopo prints it, with packages, NUMA nodes or host bridges in it."""
-    if "L#" not in text and "P#" not in text and "HostBridge" not in text:
+    if not _MAY_BE.search(text):
         return False
     try:
         return _is_tree(_items(cleaned_lines(text)))

@@ -10,7 +10,7 @@ from typing import Any
 from topo.errors import CaptureError
 from topo.readers.nvbandwidth_facts import MeasuredGpu, MeasuredMatrix, NvbandwidthFacts, Title, parse_title
 from topo.readers.pci_address import canonical
-from topo.readers.plain_text import Line, cleaned_lines
+from topo.readers.plain_text import Line, cleaned_lines, lines_with
 
 FORMAT = "nvbandwidth"
 
@@ -19,6 +19,7 @@ _GPU = re.compile(r"\bDevice\s+(\d{1,3}):\s*(\S.*?)\s*(?:\(([0-9A-Fa-f:.]+)\))?\
 _LISTED_GPU = re.compile(r"(\d{1,3}):\s*(\S.*?)\s*(?:\(([0-9A-Fa-f:.]+)\))?\s*$")
 _FAILED = re.compile(r"^\s*(Waived|Error|Not Found)\b:?\s*(.*?)\s*$", re.IGNORECASE)
 _CELL = re.compile(r"N/A|\d+(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
+_ENDS = re.compile(r"\((?:row|column)s?\)")
 _WHOLE = re.compile(r"N/A|\d+\.\d\d")
 _JSON = re.compile(r'"nvbandwidth"\s*:\s*\{')
 
@@ -27,12 +28,7 @@ def sniff(text: str) -> bool:
     """Whether the text holds a matrix of nvbandwidth, or its JSON document."""
     if _JSON.search(text):
         return True
-    if "(row)" not in text and "(column)" not in text and "(rows)" not in text:
-        return False
-    try:
-        return any(parse_title(line.text) for line in cleaned_lines(text))
-    except CaptureError:
-        return False
+    return any(parse_title(line) for line in lines_with(text, _ENDS))
 
 
 def read(text: str, source: str = "") -> NvbandwidthFacts:

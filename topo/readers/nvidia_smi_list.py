@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass, field
 
 from topo.errors import CaptureError
-from topo.readers.plain_text import Line, cleaned_lines, command_in
+from topo.readers.plain_text import Line, cleaned_lines, command_in, lines_with
 
 FORMAT = "nvidia-smi -L"
 
 _GPU = re.compile(r"(?<!\w)(?<!for )GPU\s*(\d{1,3})\s*:\s*(\S.*?)\s*\(\s*UUID\s*:\s*([^)]*)\)?\s*$")
+_UUID = re.compile(r"\bUUID\b")
 _MIG = re.compile(r"\bMIG\s+(\d+[cg][\w.+]*)\s+Device\s+(\d{1,3})\s*:")
 _OF_ANOTHER_OUTPUT = re.compile(r"\bLink\s*\d+\s*[:,]|\bNVLink\b", re.IGNORECASE)
 
@@ -44,7 +45,7 @@ class GpuListFacts:
 
 def sniff(text: str) -> bool:
     """Whether the text holds a list of GPUs, not only the same lines as headings of `nvidia-smi nvlink`."""
-    if "UUID" not in text:
+    if not any(_GPU.search(line) for line in lines_with(text, _UUID)):
         return False
     try:
         return bool(_drafts(cleaned_lines(text)))
@@ -83,31 +84,31 @@ def read(text: str, source: str = "") -> GpuListFacts:
 
 @dataclass(slots=True)
 class _Draft:
-    """A GPU's line and what follows it, while the list is read."""
+    """A GPU's line and what follows it, while the list is read; `run` counts outputs, as a command begins one."""
 
     gpu: int
     name: str
     uuid: str
     line: int
+    run: int
     mig_devices: list[MigDevice] = field(default_factory=list)
-    is_heading: bool = False
 
 
 def _drafts(lines: tuple[Line, ...]) -> list[_Draft]:
-    """The GPUs of the list, without those whose lines are the headings of another output."""
+    """The GPUs of the list, without those of an output in which such lines are headings."""
     drafts: list[_Draft] = []
-    open_draft: _Draft | None = None
+    headings: set[int] = set()
+    run, last = 0, -1
     for line in lines:
         match = _GPU.search(line.text)
         if match is not None:
-            open_draft = _Draft(int(match[1]), match[2], match[3].strip(), line.number)
-            drafts.append(open_draft)
-        elif open_draft is None:
-            continue
-        elif mig := _MIG.search(line.text):
-            open_draft.mig_devices.append(MigDevice(mig[1], int(mig[2]), line.number))
+            run += int(match[1]) <= last
+            last = int(match[1])
+            drafts.append(_Draft(last, match[2], match[3].strip(), line.number, run))
         elif command_in(line.text) is not None:
-            open_draft = None
+            run, last = run + 1, -1
         elif _OF_ANOTHER_OUTPUT.search(line.text):
-            open_draft.is_heading = True
-    return [draft for draft in drafts if not draft.is_heading]
+            headings.add(run)
+        elif drafts and (mig := _MIG.search(line.text)):
+            drafts[-1].mig_devices.append(MigDevice(mig[1], int(mig[2]), line.number))
+    return [draft for draft in drafts if draft.run not in headings]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from topo.errors import CaptureError
+from topo.readers.limits import MAX_MATRIX_CHARS
 from topo.readers.plain_text import cleaned_lines, command_in
 from topo.readers.square_table import SquareTable, square_tables
 from topo.readers.topo_header import Stream
@@ -85,7 +86,7 @@ class P2pFacts:
 
 def sniff(text: str) -> bool:
     """Whether the text holds a table of peer-to-peer marks."""
-    if not (_GPU.search(text) and _MARK.search(text)):
+    if len(text) > MAX_MATRIX_CHARS or not (_GPU.search(text) and _MARK.search(text)):
         return False
     try:
         stream = Stream(text)

@@ -64,7 +64,7 @@ class _Table:
 
 def sniff(text: str) -> bool:
     """Whether the text holds rows of such a query: below their header or their command, or plain by themselves."""
-    if "," not in text:
+    if not columns.MAY_BE.search(text):
         return False
     try:
         found = _table(cleaned_lines(text))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from topo.errors import CaptureError
-from topo.readers.nvlink_sections import Section, once_per_gpu, sections
+from topo.readers.nvlink_sections import Section, link_lines, once_per_gpu, sections
 
 FORMAT = "nvidia-smi nvlink -c"
 
@@ -54,12 +54,7 @@ class CapabilityFacts:
 
 def sniff(text: str) -> bool:
     """Whether the text holds links with what they support."""
-    if "Link" not in text:
-        return False
-    try:
-        return any(_capabilities(section) for section in sections(text))
-    except CaptureError:
-        return False
+    return any(link.sign == "," and _CAPABILITY.match(link.said) for link in link_lines(text))
 
 
 def read(text: str, source: str = "") -> CapabilityFacts:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from topo.errors import CaptureError
-from topo.readers.nvlink_sections import LinkLine, Section, once_per_gpu, sections
+from topo.readers.nvlink_sections import LinkLine, Section, link_lines, once_per_gpu, sections
 
 FORMAT = "nvidia-smi nvlink -e"
 
@@ -61,12 +61,7 @@ class ErrorFacts:
 
 def sniff(text: str) -> bool:
     """Whether the text holds links with error counters."""
-    if "Link" not in text:
-        return False
-    try:
-        return any(_counters(section) for section in sections(text))
-    except CaptureError:
-        return False
+    return any(_counter(link) for link in link_lines(text))
 
 
 def read(text: str, source: str = "") -> ErrorFacts:

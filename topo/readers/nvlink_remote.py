@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from topo.errors import CaptureError
-from topo.readers.nvlink_sections import LinkLine, Section, once_per_gpu, sections
+from topo.readers.nvlink_sections import LinkLine, Section, link_lines, once_per_gpu, sections
 from topo.readers.pci_address import ADDRESS, canonical
 
 FORMAT = "nvidia-smi nvlink -R"
@@ -59,12 +59,7 @@ class RemoteFacts:
 
 def sniff(text: str) -> bool:
     """Whether the text holds links with the addresses of what they lead to."""
-    if "Link" not in text:
-        return False
-    try:
-        return any(_remotes(section) for section in sections(text))
-    except CaptureError:
-        return False
+    return any(_remote(link) for link in link_lines(text))
 
 
 def read(text: str, source: str = "") -> RemoteFacts:

@@ -8,17 +8,18 @@ The flags differ in what stands behind `Link N`; each has its reader, which take
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from topo.errors import CaptureError
-from topo.readers.plain_text import Line, cleaned_lines, command_in
+from topo.readers.plain_text import Line, cleaned_lines, command_in, lines_with
 
 _GPU_LINE = re.compile(r"(?<!\w)(?<!for )GPU\s*(\d{1,3})\s*:\s*(\S.*?)?\s*$")
 _NAME = re.compile(r"(.*?)\s*(?:\(\s*(?:UUID|S/N)\b.*)?$")
 _AFTER_UUID = re.compile(r"\(\s*UUID[^)]*\)(.*)$")
 _LINK_LINE = re.compile(r"\bLink\s*(\d{1,3})\s*([:,])\s*(\S.*?)\s*$")
+_LINK_WORD = re.compile(r"\bLink\b")
 _ELIDED = re.compile(r"^\s*(?:\[?\s*(?:\.{2,}|…)\s*\]?)\s*$")
 _ONE_GPU = re.compile(r"(?:-i|--id)[\s=]+(\d{1,3})\b")
 
@@ -66,6 +67,14 @@ class OfGpu(Protocol):
 T = TypeVar("T", bound=OfGpu)
 
 
+def link_lines(text: str) -> Iterator[LinkLine]:
+    """All lines of links in a text, whatever GPU they belong to (and without their numbers): enough to sniff it."""
+    for line in lines_with(text, _LINK_WORD):
+        match = _LINK_LINE.search(line)
+        if match is not None:
+            yield _link(match, 0)
+
+
 def sections(text: str, source: str = "") -> tuple[Section, ...]:
     """The sections of a text in order, those of all flags alike."""
     found: list[Section] = []
@@ -100,6 +109,10 @@ class _Head:
     line: int
 
 
+def _link(match: re.Match[str], line: int) -> LinkLine:
+    return LinkLine(int(match[1]), match[2], match[3], line)
+
+
 def _section(head: _Head, body: Sequence[Line], run: int) -> Iterable[Section]:
     """The section of a GPU's line, or of lines that stand before any such line; nothing where there is neither."""
     if head.name is None and not body:
@@ -109,7 +122,7 @@ def _section(head: _Head, body: Sequence[Line], run: int) -> Iterable[Section]:
     for line in body:
         match = _LINK_LINE.search(line.text)
         if match:
-            links.append(LinkLine(int(match[1]), match[2], match[3], line.number))
+            links.append(_link(match, line.number))
         elif not _ELIDED.match(line.text):
             remarks.append(line)
     elided = any(_ELIDED.match(line.text) for line in body)

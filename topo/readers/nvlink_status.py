@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from topo.errors import CaptureError
-from topo.readers.nvlink_sections import LinkLine, Section, once_per_gpu, sections
+from topo.readers.nvlink_sections import LinkLine, Section, link_lines, once_per_gpu, sections
 
 FORMAT = "nvidia-smi nvlink -s"
 
@@ -68,12 +68,10 @@ class NvlinkFacts:
 
 def sniff(text: str) -> bool:
     """Whether the text holds links with their rates, or a message in their place (an empty text tells nothing)."""
-    if not ("Link" in text or "nvlink" in text.lower()):
-        return False
-    try:
-        return any(_states(section) or _message(section) for section in sections(text))
-    except CaptureError:
-        return False
+    if any(words.search(text) for _, words in _MESSAGES):
+        return True
+    states = (_state(link) for link in link_lines(text))
+    return any(state is not None and state.state != "unknown" for state in states)
 
 
 def read(text: str, source: str = "") -> NvlinkFacts:

@@ -52,6 +52,17 @@ def cleaned_lines(text: str, source: str = "") -> tuple[Line, ...]:
     return tuple(plain_lines(text))
 
 
+def lines_with(text: str, pattern: re.Pattern[str]) -> Iterator[str]:
+    """The cleaned lines in which the pattern is found before cleaning: a quick way to sniff a long text."""
+    end = -1
+    for match in pattern.finditer(text):
+        if match.start() > end:
+            begin = text.rfind("\n", 0, match.start()) + 1
+            end = text.find("\n", match.end())
+            end = len(text) if end < 0 else end
+            yield from (_clean(part) for part in _unescaped(text[begin:end].rstrip("\r")))
+
+
 def command_in(line: str) -> str | None:
     """The command that the line shows being typed (`nvidia-smi topo -p2p r`), None where it shows none."""
     match = _COMMAND.search(line)

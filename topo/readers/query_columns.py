@@ -22,10 +22,19 @@ _IDENTIFYING = frozenset({"index", "name", "pci.bus_id", "uuid"})
 _UNKNOWN = re.compile(
     r"\[?(?:N/A|Not Supported|Unknown Error|Not Active|GPU is lost|Insufficient Permissions)\]?|", re.I
 )
-_NAME = re.compile(r"(?:NVIDIA|Tesla|Quadro|GeForce|GRID|TITAN)\b")
+_BRANDS = "NVIDIA|Tesla|Quadro|GeForce|GRID|TITAN"
+_NAME = re.compile(rf"(?:{_BRANDS})\b")
 _VALUE = re.compile(
     r"\[?N/A\]?|\[[\w ]+\]|\d[\d.]*(?: ?(?:MiB|W|C|MHz|%))?|P\d+|(?:En|Dis)abled|Default|Exclusive_\w+|(?:Not )?Active"
 )
+_IDENTIFYING_TITLES = r"(?:index|name|pci\.bus_id|uuid|gpu_name|gpu_bus_id|gpu_uuid)"
+MAY_BE = re.compile(
+    rf"--query-gpu|\b{_IDENTIFYING_TITLES}\s*,|,\s*{_IDENTIFYING_TITLES}\s*$|,\s*(?:{_BRANDS})\b"
+    rf"|^\W*(?:{_BRANDS})\b[^,\n]*,|[0-9A-Fa-f]{{2}}:[0-9A-Fa-f]{{2}}\.[0-7]\s*,|,\s*[0-9A-Fa-f]{{8}}:",
+    re.MULTILINE,
+)
+"""What every text with rows of GPUs has somewhere: a quick way to tell that others are none."""
+
 _MIB = 2**20
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from topo.errors import CaptureError
+from topo.readers.limits import MAX_MATRIX_CHARS
 from topo.readers.pci_address import ADDRESS, canonical
 from topo.readers.plain_text import Line, cleaned_lines
 from topo.readers.rocm_facts import Kind, Note, RocmFacts, RocmGpu, RocmTable
@@ -22,7 +23,7 @@ _TITLES: Mapping[Kind, re.Pattern[str]] = {
     "access": re.compile(r"\bLink accessibility between two GPUs\b", re.IGNORECASE),
     "bandwidth": re.compile(r"={3,}\s*Bandwidth\s*={3,}|\bmin-max bandwidth\b", re.IGNORECASE),
 }
-_OWN_WORDS = re.compile(r"\b(?:XGMI|PCIE|XXXX)\b|between\s+two\s+GPUs|\(Topology\)|between DRM devices", re.IGNORECASE)
+_OWN_WORDS = re.compile(r"\b(?:XGMI|PCIE|XXXX)\b|between\s+two\s+GPUs|\(Topology\)|between DRM devices")
 _TYPE = re.compile(r"XGMI|PCIE|XXXX")
 _CELL = re.compile(r"XGMI|PCIE|XXXX|\d{1,6}(?:-\d{1,9})?|N/A|True|False")
 _DIAGONAL = frozenset({"0", "N/A", "True", "0-0"})
@@ -40,7 +41,7 @@ _NOTE = re.compile(r"\b(?:ERROR|WARNING):\s*\S.*|.*\bNot supported on the given 
 
 def sniff(text: str) -> bool:
     """Whether the text holds a table of rocm-smi, or its JSON form."""
-    if not _OWN_WORDS.search(text):
+    if len(text) > MAX_MATRIX_CHARS or not _OWN_WORDS.search(text):
         return False
     try:
         stream = Stream(text)
