@@ -112,6 +112,8 @@ VGA, NVME, MI300 = "VGA compatible controller", "Non-Volatile memory controller"
     [
         ("0000:18:00.0 3D controller [0302]: NVIDIA [10de:2330] (rev a1)", "3D controller", "0302", ("10de", "2330")),
         ("18:00.0 0302: 10de:2330 (rev a1)", "", "0302", ("10de", "2330")),
+        ("18:00.0 Class 0302: Device 10de:2330 (rev a1)", "", "0302", ("10de", "2330")),
+        ("18:00.0 Class [0302]: Device [10de:2330] (rev a1)", "Class", "0302", ("10de", "2330")),
         ("00000000:18:00.0 Bridge: NVIDIA Corporation Device 22a3 (rev a1)", "Bridge", None, (None, None)),
         (f"18:00.0 {VGA}: NVIDIA AD102 [GeForce RTX 4090] (rev a1)", VGA, None, (None, None)),
         (f"18:00.0 {NVME}: Samsung Electronics Co Ltd NVMe SSD", NVME, None, (None, None)),

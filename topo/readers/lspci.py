@@ -22,7 +22,7 @@ _HEAD = re.compile(
     re.IGNORECASE,
 )
 _NUMERIC_HEAD = re.compile(
-    rf"(?:^|\s)({ADDRESS})\s+(?:Class\s+)?([0-9a-f]{{4}}):\s+(([0-9a-f]{{4}}):([0-9a-f]{{4}}).*?)\s*$"
+    rf"(?:^|\s)({ADDRESS})\s+(?:Class\s+)?([0-9a-f]{{4}}):\s+(?:Device\s+)?(([0-9a-f]{{4}}):([0-9a-f]{{4}}).*?)\s*$"
 )
 _BARE_HEAD = re.compile(rf"^\W*({ADDRESS})\W*$")
 _MAY_BE = re.compile(rf"ACSCtl|Lnk(?:Cap|Sta)|(?:^|[\s:])(?:{ADDRESS})\s+\S", re.MULTILINE)
@@ -90,7 +90,7 @@ def _drafts(lines: Iterable[Line]) -> Iterator[_Draft]:
 
 
 def _head(line: Line) -> re.Match[str] | None:
-    return _HEAD.search(line.text) or _NUMERIC_HEAD.search(line.text) or _BARE_HEAD.match(line.text)
+    return _NUMERIC_HEAD.search(line.text) or _HEAD.search(line.text) or _BARE_HEAD.match(line.text)
 
 
 def _names_a_kind(line: str) -> bool:
