@@ -85,14 +85,33 @@ def from_texts(texts: Sequence[Text], where: str) -> Topology:
         found = [text for other, text in known if other is reader]
         if len(found) > 1:
             found = [text for text in found if not SMI_ERRORS.search(text.content)] or found[:1]
+        if len(found) > 1 and reader.in_parts:
+            found = [_joined(found)]
         if len(found) > 1:
             names = ", ".join(text.source for text in found)
             raise CaptureError(f"holds several topologies in {reader.title}: give one of {names}", source=where)
         if found:
-            return _named(reader.topology(found[0].content, found[0].source), found[0].source)
+            topology = _named(reader.topology(found[0].content, found[0].source), found[0].source)
+            return _with_run(topology, [text for other, text in known if other.name == "nccl-log"])
     for text in texts:
         _refuse_error_message(text)
     raise CaptureError(f"holds no topology: read are {readers.titles()}", source=where)
+
+
+def _joined(texts: Sequence[Text]) -> Text:
+    """Parts of one capture as one text."""
+    return Text("\n".join(text.content for text in texts), f"{texts[0].source} and {len(texts) - 1} more")
+
+
+def _with_run(topology: Topology, logs: Sequence[Text]) -> Topology:
+    """The topology with the run that logs beside it show, where it has none."""
+    if not logs or topology.nccl is not None:
+        return topology
+    from topo.readers.nccl_log import read
+    from topo.readers.nccl_log.run import run_of
+
+    text = logs[0] if len(logs) == 1 else _joined(logs)
+    return replace(topology, nccl=run_of(read(text.content, text.source)))
 
 
 def _machine(argument: str) -> Topology:

@@ -227,3 +227,24 @@ def test_a_damaged_number_makes_no_thousands_of_devices() -> None:
     lines = "".join(tree_lines(f"Channel 00 : {r}[1] -> {r + 1}[2] via P2P/IPC", rank=r) for r in range(3))
     topology = topology_of(lines + tree_lines("Channel 00 : 31234[1] -> 0[2] via P2P/IPC", rank=9))
     assert len(topology.devices) == 5
+
+
+def test_a_folder_with_a_log_for_each_process_is_one_run(tmp_path: Path) -> None:
+    parts = [rank_lines(0, 2, "98000") + tree_lines("Ring 00 : 1 -> 0 -> 1") + tree_lines(NEW_TREE)]
+    parts += [rank_lines(1, 2, "68000") + tree_lines("Ring 00 : 0 -> 1 -> 0", rank=1) + tree_lines(NEW_TREE, rank=1)]
+    for number, part in enumerate(parts):
+        (tmp_path / f"nccl.h0.{number}").write_text(part)
+    done = CliRunner().invoke(main, ["discover", "--from", str(tmp_path), "--format", "json"])
+    assert done.exit_code == 0, done.output
+    document = json.loads(done.stdout)
+    assert document["nccl"]["rings"] == [[0, 1]]
+    assert document["complete"] is True
+
+
+def test_a_log_beside_a_topology_adds_its_run(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_text("\tGPU0\tGPU1\nGPU0\t X \tPHB\nGPU1\tPHB\t X \n")
+    (tmp_path / "run.log").write_text(rank_lines(0, 2, "98000") + tree_lines("Channel 00/01 : 0 1"))
+    done = CliRunner().invoke(main, ["discover", "--from", str(tmp_path), "--format", "json"])
+    document = json.loads(done.stdout)
+    assert document["matrix"]["GPU0"]["GPU1"] == "PHB"
+    assert document["nccl"]["rings"] == [[0, 1]]

@@ -19,7 +19,8 @@ class Reader:
 
     `finish` names the function that makes a topology of what `read` returns, where that is not one already. A
     `supporting` format tells facts about a machine (which links are down, which pairs refuse peer access) from which
-    no topology follows: they are held against the topology of another text.
+    no topology follows: they are held against the topology of another text. Of a format `in_parts` several texts are
+    one: NCCL writes a log per process where NCCL_DEBUG_FILE asks for it.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Reader:
     module: str
     finish: str = ""
     supporting: bool = False
+    in_parts: bool = False
 
     def sniff(self, text: str) -> bool:
         """Whether the text holds this format; a file in which several outputs were kept holds several."""
@@ -66,7 +68,7 @@ READERS: Mapping[str, Reader] = {
         Reader("rocm-smi", "rocm-smi --showtopo", "topo.readers.rocm_smi", "topo.readers.rocm_topology:to_topology"),
         Reader("hwloc-xml", "lstopo --of xml", "topo.readers.hwloc_xml", "topo.readers.hwloc_topology:to_topology"),
         Reader("lstopo", "lstopo", "topo.readers.lstopo_text", "topo.readers.hwloc_topology:to_topology"),
-        Reader("nccl-log", "NCCL log", "topo.readers.nccl_log", "topo.merge_log:from_log"),
+        Reader("nccl-log", "NCCL log", "topo.readers.nccl_log", "topo.merge_log:from_log", in_parts=True),
         Reader("sysfs", "sysfs/1 JSON", "topo.readers.sysfs"),
         _supporting("nvidia-smi-p2p", "nvidia-smi topo -p2p", "topo.readers.nvidia_smi_p2p"),
         _supporting("nvlink-status", "nvidia-smi nvlink -s", "topo.readers.nvlink_status"),
