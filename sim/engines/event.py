@@ -124,7 +124,6 @@ class _State:
         self._active = np.zeros(0, dtype=np.int64)
         self._end_s, self._rate = np.zeros(0), np.zeros(0)
         self._on_route = np.zeros(len(tasks.routes.latency_s), dtype=np.int32)
-        self._rate_of_route = np.zeros(len(tasks.routes.latency_s))
         self._arrivals: list[tuple[float, int, Ints]] = []
         self.link_busy_s = np.zeros(len(tasks.capacity))
         self._busy_links = np.zeros(0, dtype=np.int32)
@@ -241,11 +240,9 @@ class _State:
 
     def _share(self) -> None:
         """Share the links anew; only transfers whose rate changes get a new end."""
-        routes = np.flatnonzero(self._on_route).astype(np.int32)
-        sharing = self.solver.share(routes, self._on_route[routes])
+        sharing = self.solver.share(self._on_route)
         self._busy_links = sharing.links
-        self._rate_of_route[routes] = sharing.rate_bytes_per_s
-        rate = self._rate_of_route[self.tasks.route[self._active]]
+        rate = sharing.rate_bytes_per_s[self.tasks.route[self._active]]
         changed = np.flatnonzero(rate != self._rate)
         if not len(changed):
             return

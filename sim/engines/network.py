@@ -13,7 +13,7 @@ from sim.engines.indexing import distinct, offsets, ragged
 from sim.engines.routes import Router, slowest
 from sim.schedule import REDUCE, Rows
 from topo.cluster import Cluster
-from topo.topology import Device, Link, Topology
+from topo.topology import Device, Link, LinkKind, Topology
 
 if TYPE_CHECKING:
     from sim.profile import Profile
@@ -107,6 +107,11 @@ def network_of(machine: Topology | Cluster, profile: Profile, helpers: Sequence[
         return _cluster_network(machine, profile, helpers)
     router = Router(machine)
     agents = [machine.device(gpu_id) for gpu_id in (*machine.gpu_ids, *helpers)]
+    rates = _effective_rates(machine.links, profile)
+    ports = router.ports([agent.id for agent in agents])
+    if ports is not None:
+        hub = _hub_routes(machine, profile, *ports)
+        return _with_reduce_links(lambda index: machine.links[index].id, rates, hub, agents, profile)
 
     def routes(src: Pairs, dst: Pairs) -> Routes:
         found = (
@@ -114,8 +119,23 @@ def network_of(machine: Topology | Cluster, profile: Profile, helpers: Sequence[
         )
         return Routes.of([(links, latency_of(machine.links, links, profile)) for links in found])
 
-    rates = np.array([effective_bytes_per_s(link, profile) for link in machine.links])
     return _with_reduce_links(lambda index: machine.links[index].id, rates, routes, agents, profile)
+
+
+def _hub_routes(
+    machine: Topology, profile: Profile, up: Sequence[int], down: Sequence[int], kind: LinkKind
+) -> Callable[[Pairs, Pairs], Routes]:
+    """Routes where every pair of agents is joined by the link of one into a switch and the link of the other out."""
+    latency_s = np.array([link.latency_s for link in machine.links])
+    ups, downs = np.array(up, dtype=np.int32), np.array(down, dtype=np.int32)
+    hop_latency_s = profile.transport(kind).hop_latency_s
+
+    def routes(src: Pairs, dst: Pairs) -> Routes:
+        links = np.stack([ups[src], downs[dst]], axis=1)
+        first = np.arange(len(src) + 1, dtype=np.int32) * 2
+        return Routes(first, links.ravel(), latency_s[links].sum(axis=1) + hop_latency_s)
+
+    return routes
 
 
 def _cluster_network(cluster: Cluster, profile: Profile, helpers: Sequence[str]) -> Network:
@@ -123,8 +143,7 @@ def _cluster_network(cluster: Cluster, profile: Profile, helpers: Sequence[str])
     the links inside the fabric. A route is searched once per pair of places in a node, inside one and between two.
     """
     node, size, nics = cluster.node, cluster.node.num_ranks, cluster.nics
-    places = [*node.gpu_ids, *helpers]
-    inside, ports = len(node.links), 2 * len(nics)
+    places, inside, ports = [*node.gpu_ids, *helpers], len(node.links), 2 * len(nics)
     fabric_at = cluster.count * (inside + ports)
     fabric = cluster.fabric_links()
     template = _Template(cluster, profile, places)
@@ -173,7 +192,7 @@ def _cluster_network(cluster: Cluster, profile: Profile, helpers: Sequence[str])
         return f"fabric->{nic}" if port % 2 else f"{nic}->fabric"
 
     shared = profile.transport("network").efficiency
-    inside_rates = [effective_bytes_per_s(link, profile) for link in node.links]
+    inside_rates = _effective_rates(node.links, profile)
     port_rates = np.repeat([cluster.port_bytes_per_s(nic) * shared for nic in nics], 2)
     fabric_rates = [link.bandwidth_bytes_per_s * shared for link in fabric]
     rates = np.concatenate([np.tile(inside_rates, cluster.count), np.tile(port_rates, cluster.count), fabric_rates])
@@ -240,6 +259,7 @@ def latency_of(all_links: Sequence[Link], route: Sequence[int], profile: Profile
     return sum(link.latency_s for link in links) + hop
 
 
-def effective_bytes_per_s(link: Link, profile: Profile) -> float:
-    """What of a link's nominal rate the profile lets payload reach."""
-    return link.bandwidth_bytes_per_s * profile.transport(link.kind).efficiency
+def _effective_rates(links: Sequence[Link], profile: Profile) -> Floats:
+    """What of each link's nominal rate the profile lets payload reach."""
+    efficiency = {kind: profile.transport(kind).efficiency for kind in {link.kind for link in links}}
+    return np.array([link.bandwidth_bytes_per_s * efficiency[link.kind] for link in links])

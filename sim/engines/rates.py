@@ -17,20 +17,20 @@ from sim.engines.network import Routes
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 
-_MEMO_LIMIT = 4096
+_MEMO_BYTES = 64 * 2**20
 _TIE = 1 + 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Sharing:
-    """Bytes per second of one transfer on each active route, and the links that are in use."""
+    """Bytes per second of one transfer on each route, 0 where none is active, and the links that are in use."""
 
     rate_bytes_per_s: Floats
     links: Ints
 
 
 class RateSolver:
-    """Rates over fixed routes and link capacities; solutions are kept by the set of active routes."""
+    """Rates over fixed routes and link capacities; solutions are kept by how many transfers are on each route."""
 
     def __init__(self, routes: Routes, capacity: Floats) -> None:
         """`capacity` is bytes per second by link."""
@@ -39,15 +39,17 @@ class RateSolver:
         self._memo: dict[bytes, Sharing] = {}
         self.num_solves = 0
 
-    def share(self, routes: Ints, counts: Ints) -> Sharing:
-        """How `counts[i]` transfers on each of `routes[i]` share the links."""
-        key = routes.tobytes() + counts.tobytes()
+    def share(self, on_route: Ints) -> Sharing:
+        """How the links are shared by `on_route[r]` transfers on each route r."""
+        key = on_route.tobytes()
         known = self._memo.get(key)
         if known is None:
             self.num_solves += 1
-            links = np.unique(self._links[ragged(self._first, routes)])
-            known = Sharing(self._solve(routes, counts), links)
-            if len(self._memo) >= _MEMO_LIMIT:
+            routes = np.flatnonzero(on_route).astype(np.int32)
+            rate = np.zeros(len(on_route))
+            rate[routes] = self._solve(routes, on_route[routes])
+            known = Sharing(rate, np.unique(self._links[ragged(self._first, routes)]))
+            if len(self._memo) * len(key) >= _MEMO_BYTES:
                 self._memo.clear()
             self._memo[key] = known
         return known

@@ -7,7 +7,7 @@ route with the least time per byte is taken, then the one with the fewest hops.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -35,9 +35,12 @@ TRANSIT: frozenset[DeviceKind] = frozenset(
 _HOP_COST = 1e-15
 
 
+_CLASS_OF: Mapping[LinkKind, int] = {kind: index for index, kinds in enumerate(CLASSES) for kind in kinds}
+
+
 def link_class(kind: LinkKind) -> int:
     """Position of the kind in CLASSES."""
-    return next(index for index, kinds in enumerate(CLASSES) if kind in kinds)
+    return _CLASS_OF[kind]
 
 
 def slowest(kinds: Iterable[LinkKind]) -> LinkKind | None:
@@ -80,6 +83,24 @@ class Router:
                 kinds = [self._topology.links[index].kind for index in links]
                 return Route(links, slowest(kinds))
         raise RouteError(f"no path from {src} to {dst}: every way is missing or inactive, check the links of {src}")
+
+    def ports(self, devices: Sequence[str]) -> tuple[list[int], list[int], LinkKind] | None:
+        """The one link out of and the one into each device, where these lead all of them to one device that forwards.
+
+        Then the route of any pair is two links, which need no search; `None` where a device has another choice.
+        """
+        for level in range(len(CLASSES)):
+            out = [self._out[level].get(device, {}) for device in devices]
+            into = [self._into[level].get(device, {}) for device in devices]
+            if not any(out) and not any(into):
+                continue
+            ends = {end for choices in (*out, *into) for end in choices}
+            if len(ends) != 1 or not all(out) or not all(into) or self._kind[next(iter(ends))] not in TRANSIT:
+                return None
+            (end,) = ends
+            up, down = [choices[end] for choices in out], [choices[end] for choices in into]
+            return up, down, max((self._topology.links[index].kind for index in (*up, *down)), key=link_class)
+        return None
 
     def _keep(self, ends: dict[str, int], far: str, index: int) -> None:
         """Of parallel links to one neighbour keep the faster."""
