@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from itertools import combinations, pairwise
 
 from topo import catalog
+from topo.finding import notes
 from topo.nvlink_groups import nvlink_groups
 from topo.pcie_tree import LEVELS, Bridge, Node, Switch, smallest_tree
 from topo.readers.nvidia_smi_topo import MatrixFacts
@@ -71,7 +72,7 @@ class _Merge:
             gpu_ids=self._facts.gpus,
             provenance=(Provenance(KIND, self._facts.source),),
             complete=self._facts.complete,
-            findings=self._findings(),
+            findings=notes(self._findings()),
             hidden_pairs=tuple(pair for pair, letters in self._facts.cells if letters is None),
         )
 

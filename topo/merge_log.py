@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from topo.errors import CaptureError
+from topo.finding import notes
 from topo.log_machine import MachineParts, rank_in_tree
 from topo.log_tree import TreeParts
 from topo.readers.nccl_log.facts import NcclLog, RankPlace
@@ -53,7 +54,7 @@ def from_log(log: NcclLog) -> Topology:
         gpu_ids=gpu_ids,
         provenance=(Provenance(KIND, log.source),),
         complete=complete,
-        findings=(*parts.findings(), *_findings(log, ranks, has_fabric=bool(fabric[0]))),
+        findings=notes((*parts.findings(), *_findings(log, ranks, has_fabric=bool(fabric[0])))),
         nccl=run_of(log),
     )
 

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, get_args
 
 from topo.errors import TopologyError
+from topo.finding import Finding
 from topo.nccl_run import NcclRun
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class Topology:
     """A machine as a checked value: devices, directed links, and which devices are ranks, in order.
 
     `gpu_ids[r]` is the device of rank r. `complete` is False when the source shows only part of the machine.
-    `findings` are sentences about what the source left open or contradicts. `synthetic` marks a description without
+    `findings` say what the source left open or contradicts. `synthetic` marks a description without
     hardware behind it, whose rates are taken as given. `hidden_pairs` are pairs of device names whose relation the
     source does not show. `nccl` is the run that a log of NCCL shows, where that is the source. Not slotted, so that the
     graph can be cached on the value it is derived from.
@@ -169,7 +170,7 @@ class Topology:
     provenance: tuple[Provenance, ...] = ()
     complete: bool = True
     synthetic: bool = False
-    findings: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
     hidden_pairs: tuple[tuple[str, str], ...] = ()
     nccl: NcclRun | None = None
 
@@ -199,6 +200,11 @@ class Topology:
     @cached_property
     def _by_id(self) -> dict[str, Device]:
         return {device.id: device for device in self.devices}
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The sentences of all findings."""
+        return tuple(finding.sentence for finding in self.findings)
 
     @property
     def num_ranks(self) -> int:

@@ -84,7 +84,7 @@ def test_two_sockets_with_their_nics(tmp_path: Path) -> None:
     assert topology.device("mlx5_0").nic.bandwidth_bytes_per_s == 50e9  # type: ignore[union-attr]
     assert topology.device("eth0").nic.bandwidth_bytes_per_s == 3.125e9  # type: ignore[union-attr]
     assert topology.complete
-    assert any("assumed to exchange 5 GB/s" in finding for finding in topology.findings)
+    assert any("assumed to exchange 5 GB/s" in finding for finding in topology.remarks)
 
 
 def test_only_cores_of_the_affinity_mask_are_ranks(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_only_cores_of_the_affinity_mask_are_ranks(tmp_path: Path) -> None:
 def test_a_bare_container_is_one_numa_node(tmp_path: Path) -> None:
     topology = read(tmp_path, affinity=(0, 1))
     assert [device.id for device in topology.devices] == ["numa0", "P0", "P1", "lo"]
-    assert any("no NUMA nodes" in finding for finding in topology.findings)
+    assert any("no NUMA nodes" in finding for finding in topology.remarks)
 
 
 def test_gpus_without_a_matrix_make_the_topology_incomplete(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_gpus_without_a_matrix_make_the_topology_incomplete(tmp_path: Path) -> N
     files |= {f"sys/bus/pci/devices/0000:02:00.0/{key}": value for key, value in vga.items()}
     topology = read(machine(tmp_path, files, {}))
     assert not topology.complete
-    assert any("1 GPUs (0000:9a:00.0)" in finding for finding in topology.findings)
+    assert any("1 GPUs (0000:9a:00.0)" in finding for finding in topology.remarks)
 
 
 def test_a_nic_of_a_virtual_machine_says_what_is_assumed(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_nic_of_a_virtual_machine_says_what_is_assumed(tmp_path: Path) -> None
         machine(tmp_path, files, {"sys/class/net/eth0": "../../devices/pci0000:00/0000:00:03.0/virtio2/net/eth0"})
     )
     assert topology.device("eth0").nic.bandwidth_bytes_per_s is None  # type: ignore[union-attr]
-    assert [finding for finding in topology.findings if finding.startswith("eth0")] == [
+    assert [finding for finding in topology.remarks if finding.startswith("eth0")] == [
         "eth0 states no PCIe speed, taken as 8 GT/s x16 as NCCL does",
         "eth0 states no speed",
     ]

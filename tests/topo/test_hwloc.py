@@ -194,8 +194,8 @@ def test_captures(corpus: Path, number: str) -> None:
     assert topology.num_ranks == want["gpus"]
     assert [device.numa_node for device in topology.of_kind("cpu")] == [0, 8]
     assert {device.vendor for device in topology.of_kind("cpu")} == {"IBM"}
-    assert "0004:05:00.0, 0004:06:00.0, 0006:00:00.0" in " ".join(topology.findings)
-    assert ("253 (GPUMemory)" in " ".join(topology.findings)) == (number == "078")
+    assert "0004:05:00.0, 0004:06:00.0, 0006:00:00.0" in " ".join(topology.remarks)
+    assert ("253 (GPUMemory)" in " ".join(topology.remarks)) == (number == "078")
     assert not topology.complete
 
 
@@ -234,7 +234,7 @@ def test_a_console_is_no_gpu() -> None:
 def test_an_unknown_display_leaves_the_machine_incomplete() -> None:
     topology = from_text(SHORT.replace('(3D)\n          GPU(NVML) "nvml2"', "(VGA)"))
     assert topology.gpu_ids == ("GPU0", "GPU1")
-    assert any("0000:11:00.0 name no vendor of GPUs" in words for words in topology.findings)
+    assert any("0000:11:00.0 name no vendor of GPUs" in words for words in topology.remarks)
 
 
 def test_functions_of_one_port_share_it() -> None:
@@ -250,7 +250,7 @@ def test_rates_that_are_not_shown_are_assumed_as_nccl_does() -> None:
     topology = from_xml(XML.replace("31.507692", "0,000000"))
     check_machine(topology)
     assert paths.path_bandwidth(topology, "GPU0", "GPU1") == catalog.pcie_bytes_per_s(3, 16)
-    assert any("8 GT/s x16 is assumed" in words for words in topology.findings)
+    assert any("8 GT/s x16 is assumed" in words for words in topology.remarks)
 
 
 def test_numa_nodes_that_contain_their_bridges_as_hwloc_1_wrote_them() -> None:
@@ -278,7 +278,7 @@ def test_memory_beside_a_processor_is_no_node_of_its_own() -> None:
         XML.replace('<object type="Bridge" bridge_type="0-1"', memory + '<object type="Bridge" bridge_type="0-1"', 1)
     )
     check_machine(topology)
-    assert any("NUMA nodes 2 (GPUMemory)" in words for words in topology.findings)
+    assert any("NUMA nodes 2 (GPUMemory)" in words for words in topology.remarks)
 
 
 def test_a_bridge_beside_all_nodes_goes_to_the_first_and_says_so() -> None:
@@ -286,7 +286,7 @@ def test_a_bridge_beside_all_nodes_goes_to_the_first_and_says_so() -> None:
     topology = from_xml(document(package(0), package(1), host))
     assert topology.device("GPU0").numa_node == 0
     assert any(
-        "which NUMA node a host bridge belongs is not shown, taken for numa0: GPU0" in w for w in topology.findings
+        "which NUMA node a host bridge belongs is not shown, taken for numa0: GPU0" in w for w in topology.remarks
     )
 
 
@@ -299,7 +299,7 @@ def test_a_machine_without_numa_nodes_has_one() -> None:
     text = "".join(line for line in SHORT.splitlines(keepends=True) if "NUMANode" not in line)
     topology = from_text(text)
     assert [device.id for device in topology.of_kind("cpu")] == ["numa0"]
-    assert any("no NUMA nodes: one is assumed" in words for words in topology.findings)
+    assert any("no NUMA nodes: one is assumed" in words for words in topology.remarks)
 
 
 def test_what_older_lstopo_prints() -> None:

@@ -34,7 +34,7 @@ def kinds(topology: Topology) -> Counter[str]:
 
 
 def says(topology: Topology, words: str) -> bool:
-    return any(words in finding for finding in topology.findings)
+    return any(words in finding for finding in topology.remarks)
 
 
 @pytest.mark.corpus

@@ -113,7 +113,7 @@ def test_two_hosts_are_joined_by_an_assumed_fabric() -> None:
     assert matrix(topology)["GPU0"]["GPU2"] == "NET"
     assert matrix(topology)["GPU2"]["GPU3"] == "NV18"
     assert not topology.complete
-    assert any("what joins the hosts is not shown" in finding for finding in topology.findings)
+    assert any("what joins the hosts is not shown" in finding for finding in topology.remarks)
 
 
 def test_hosts_of_one_nvlink_domain_print_one_tree() -> None:
@@ -151,7 +151,7 @@ def test_a_rate_of_zero_is_said_and_left_out() -> None:
     text = rank_lines(0, 2, "98000") + rank_lines(1, 2, "68000")
     topology = topology_of(text + tree_lines(NEW_TREE.replace("PCI[24.0]", "PCI[0.0]")))
     assert ("GPU0", "numa1", "pcie") not in links_of(topology)
-    assert any("printed with a rate of 0" in finding for finding in topology.findings)
+    assert any("printed with a rate of 0" in finding for finding in topology.remarks)
 
 
 def test_a_log_that_names_no_rank_is_refused() -> None:
@@ -219,8 +219,8 @@ def test_a_few_lines_of_a_large_run_make_few_devices() -> None:
     assert [device.gpu.rank for device in topology.devices if device.gpu] == [5, 29999]
     assert topology.nccl is not None
     assert (topology.nccl.num_ranks, topology.nccl.num_nodes, topology.nccl.trees) == (30000, 3750, ())
-    assert "of 30000 ranks only the 2 that the log names are shown" in topology.findings
-    assert "trees are left out: lines of less than half of the ranks show them" in topology.findings
+    assert "of 30000 ranks only the 2 that the log names are shown" in topology.remarks
+    assert "trees are left out: lines of less than half of the ranks show them" in topology.remarks
 
 
 def test_a_damaged_number_makes_no_thousands_of_devices() -> None:

@@ -151,13 +151,13 @@ def test_a_link_declared_by_one_side_only_is_a_finding() -> None:
     link = '<nvlink target="0000:02:00.0" count="2" tclass="0x030200"/>'
     text = machine(gpu("0000:01:00.0", 'dev="0" sm="80"', link) + gpu("0000:02:00.0", 'dev="1" sm="80"'))
     topology = nccl_xml.read(text)
-    assert topology.findings == ("GPU0 declares 2 nvlink links to GPU1, which declares 0 back: taken as they stand",)
+    assert topology.remarks == ("GPU0 declares 2 nvlink links to GPU1, which declares 0 back: taken as they stand",)
 
 
 def test_a_link_to_a_gpu_that_is_not_there_is_a_finding() -> None:
     link = '<nvlink target="0000:99:00.0" count="2" tclass="0x030200"/>'
     topology = nccl_xml.read(machine(gpu("0000:01:00.0", 'dev="0" sm="80"', link)))
-    assert "0000:99:00.0" in topology.findings[0]
+    assert "0000:99:00.0" in topology.remarks[0]
     assert all(link.kind == "pcie" for link in topology.links)
 
 

@@ -110,14 +110,14 @@ def test_what_rocm_smi_complains_of_is_kept(corpus: Path) -> None:
     facts = read(path.read_text(encoding="utf-8"), path.name)
     assert [note.line for note in facts.notes] == [6, 7]
     assert facts.table("weight") is None
-    assert any("line 7: ERROR: GPU[1] : Cannot read Link Weight" in words for words in to_topology(facts).findings)
+    assert any("line 7: ERROR: GPU[1] : Cannot read Link Weight" in words for words in to_topology(facts).remarks)
 
 
 def test_a_hive() -> None:
     topology = to_topology(read(hive(8, nodes=2), "rocm.txt"))
     assert [device.id for device in topology.of_kind("cpu")] == ["numa0", "numa1"]
     assert paths.path_bandwidth(topology, "GPU0", "GPU7") == catalog.xgmi_bytes_per_s("gfx942")
-    assert "seven neighbours" in " ".join(topology.findings)
+    assert "seven neighbours" in " ".join(topology.remarks)
     assert (topology.complete, topology.provenance[0].name) == (True, "rocm.txt")
 
 
@@ -127,7 +127,7 @@ def test_named_products_set_the_rates() -> None:
     assert paths.path_bandwidth(topology, "GPU0", "GPU1") == catalog.xgmi_bytes_per_s("gfx908")
     device = topology.device("GPU0")
     assert (device.model, device.pci.bus_id if device.pci else None) == ("AMD Instinct MI100", "0000:0c:00.0")
-    assert not any("which GPUs these are" in words for words in topology.findings)
+    assert not any("which GPUs these are" in words for words in topology.remarks)
 
 
 @pytest.mark.parametrize(("words", "architecture"), [("gfx942", "gfx942"), ("gfx9010", "gfx90a"), ("gfx90a", "gfx90a")])
@@ -157,14 +157,14 @@ def test_a_pair_over_another_gpu_has_no_link_of_its_own() -> None:
     topology = to_topology(read(text))
     assert paths.letters(topology, "GPU0", "GPU1") == "XGMI"
     assert paths.letters(topology, "GPU0", "GPU2") == "PHB"
-    assert any("GPU0-GPU2" in words for words in topology.findings)
+    assert any("GPU0-GPU2" in words for words in topology.remarks)
 
 
 def test_a_machine_that_tells_no_numa_node() -> None:
     text = table(TITLES["type"], 2, all_alike(2, "PCIE")) + "GPU[0] : (Topology) Numa Node: -1\n"
     topology = to_topology(read(text))
     assert [device.id for device in topology.of_kind("cpu")] == ["cpu0"]
-    assert any("NUMA nodes of some GPUs are not shown" in words for words in topology.findings)
+    assert any("NUMA nodes of some GPUs are not shown" in words for words in topology.remarks)
 
 
 def test_access_is_a_table_too() -> None:

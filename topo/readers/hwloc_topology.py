@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
 from topo import catalog
+from topo.finding import notes
 from topo.readers.hwloc_objects import VENDORS, HwlocFacts, HwlocObject
 from topo.topology import CpuFacts, Device, GpuFacts, Link, LinkKind, NicFacts, PciFacts, Provenance, Topology
 
@@ -76,7 +77,7 @@ class _Machine:
             gpu_ids=tuple(self._labels[gpu] for gpu in self._gpus),
             provenance=(Provenance(self._facts.form, self._facts.source),),
             complete=not self._gpus and not self._strangers,
-            findings=tuple(self._findings()),
+            findings=notes(self._findings()),
         )
 
     # --- NUMA nodes ---

@@ -8,6 +8,7 @@ from itertools import combinations
 
 from topo import catalog
 from topo.errors import CaptureError
+from topo.finding import Finding, Quote, notes
 from topo.readers import nccl_facts as facts
 from topo.readers.nccl_names import Names
 from topo.readers.xml_tree import Element
@@ -36,7 +37,8 @@ class Walk:
         self.names = names
         self.devices: list[Device] = []
         self.links: dict[tuple[str, str, LinkKind], Link] = {}
-        self.findings: list[str] = []
+        self.findings: list[Finding] = []
+        self._peers: dict[tuple[str, str, LinkKind], Element] = {}
         self._hosts = hosts
         self._source = source
         self._cpus: list[tuple[int, Device]] = []
@@ -208,6 +210,7 @@ class Walk:
         peer, lanes = self._find(element, place), self._count(element)
         if peer is not None and lanes:
             self._link(gpu_id, peer, kind, lanes * lane_rate, lanes)
+            self._peers[gpu_id, peer, kind] = element
 
     def _add_nvswitch(self, bus: int | None) -> None:
         """All NVSwitches are one device, as in NCCL: the links of a GPU are spread over them evenly."""
@@ -253,14 +256,23 @@ class Walk:
             if kind in ("nvlink", "xgmi") and (back is None or back.lanes != link.lanes):
                 there, here = link.lanes, back.lanes if back else 0
                 if there > here:
-                    self.findings.append(
-                        f"{src} declares {there} {kind} links to {dst}, which declares {here} back: taken as they stand"
-                    )
+                    said = f"{src} declares {there} {kind} links to {dst}, which declares {here} back"
+                    quotes = (self._quote(self._peers.get(ends)) for ends in ((src, dst, kind), (dst, src, kind)))
+                    evidence = tuple(quote for quote in quotes if quote)
+                    sentence = f"{said}: taken as they stand"
+                    self.findings.append(Finding("nvlink-one-way", "finding", sentence, evidence, (src, dst)))
 
-    def all_findings(self) -> tuple[str, ...]:
+    def _quote(self, element: Element | None) -> Quote | None:
+        """An element as evidence."""
+        if element is None:
+            return None
+        words = "".join(f' {name}="{value}"' for name, value in element.attributes.items())
+        return Quote(self._source, element.line, f"<{element.tag}{words}>")
+
+    def all_findings(self) -> tuple[Finding, ...]:
         """What the file leaves open or contradicts, a sentence each; equal remarks share one sentence."""
         merged = [f"{_some(subjects)}: {remark}" for remark, subjects in self._notes.items()]
-        return (*merged, *self.findings)
+        return (*notes(merged), *self.findings)
 
     def _note(self, remark: str, subject: str) -> None:
         self._notes.setdefault(remark, []).append(subject)

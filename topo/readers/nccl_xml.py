@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from topo.errors import CaptureError
+from topo.finding import notes
 from topo.readers.nccl_facts import is_gpu_class, whole_number
 from topo.readers.nccl_names import Names
 from topo.readers.nccl_walk import Walk
@@ -64,9 +65,8 @@ def read(text: str, source: str = "") -> Topology:
     walk.add_gpu_links()
     walk.join_cpus()
     if skeleton:
-        walk.findings.append(
-            "the file names no <gpu>: its GPUs are known by PCI class alone, and their NVLinks are unknown"
-        )
+        remark = "the file names no <gpu>: its GPUs are known by PCI class alone, and their NVLinks are unknown"
+        walk.findings.extend(notes([remark]))
     return Topology(
         devices=tuple(walk.devices),
         links=tuple(walk.links.values()),

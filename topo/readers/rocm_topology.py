@@ -6,6 +6,7 @@ from itertools import combinations
 
 from topo import catalog
 from topo.errors import CaptureError
+from topo.finding import notes
 from topo.merge import DEFAULT_GENERATION, PCIE_WIDTH
 from topo.readers.rocm_facts import UNKNOWN_TYPE, Pair, RocmFacts, RocmGpu
 from topo.topology import Device, GpuFacts, Link, LinkKind, PciFacts, Provenance, Topology
@@ -74,7 +75,7 @@ class _Machine:
             gpu_ids=tuple(gpu.label for gpu in self._facts.gpus),
             provenance=(Provenance(KIND, self._facts.source),),
             complete=self._facts.complete,
-            findings=tuple(self._findings(len(places))),
+            findings=notes(self._findings(len(places))),
             hidden_pairs=tuple(pair for pair in self._facts.pairs if self._type(pair) in (None, UNKNOWN_TYPE)),
         )
 

@@ -13,6 +13,7 @@ from itertools import combinations
 
 from topo import catalog, jsonio
 from topo.errors import CaptureError, UnitError
+from topo.finding import notes
 from topo.topology import CpuFacts, Device, Link, LinkKind, NicFacts, PciFacts, Provenance, Topology
 
 FORMAT = "Linux /sys"
@@ -68,7 +69,7 @@ def read(text: str, source: str = "") -> Topology:
         gpu_ids=tuple(device.id for device in machine.devices if device.kind == "process"),
         provenance=(Provenance(FORMAT, source),),
         complete=not gpus,
-        findings=tuple(machine.findings),
+        findings=notes(machine.findings),
     )
 
 

@@ -73,7 +73,7 @@ class _Picture:
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" role="img">',
             f"<title>{escaped(title)}</title>",
-            *([f"<desc>{escaped(' '.join(topology.findings))}</desc>"] if topology.findings else []),
+            *([f"<desc>{escaped(' '.join(topology.remarks))}</desc>"] if topology.findings else []),
             f"<style>\n{STYLE}</style>",
             '<rect class="page" width="100%" height="100%"/>',
             words(title, layout.MARGIN, 27, "title", self.right - layout.MARGIN, 8.9),

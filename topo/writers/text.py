@@ -49,10 +49,10 @@ def render(topology: Topology) -> str:
     """The drawing: a headline, a tree per host, the links that join the tree's leaves, and the findings."""
     tree, like = containment(topology), alike_hosts(topology)
     lines = [headline(topology), *_forest(topology, tree, like), *_peers(topology, tree, like)]
-    if topology.findings:
+    if topology.remarks:
         lines.append("")
-        for finding in topology.findings:
-            lines.extend(textwrap.wrap(f"! {finding}", WIDTH, subsequent_indent="  "))
+        for remark in topology.remarks:
+            lines.extend(textwrap.wrap(f"! {remark}", WIDTH, subsequent_indent="  "))
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
