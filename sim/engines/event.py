@@ -121,12 +121,14 @@ class _State:
         self.start_s, self.sent_s, self.landed_s = (np.full(num_tasks, np.nan) for _ in range(3))
         self._arrived = np.zeros(num_tasks, dtype=bool)
         self._num_landed = 0
-        self._active = np.zeros(0, dtype=np.int64)
-        self._end_s, self._rate = np.zeros(0), np.zeros(0)
-        self._on_route = np.zeros(len(tasks.routes.latency_s), dtype=np.int32)
+        # What each connection transmits: the task, its route (behind the last one where it is idle), rate and end.
+        num_routes = len(tasks.routes.latency_s)
+        self._task, self._route = np.zeros(num_connections, dtype=np.int64), np.full(num_connections, num_routes)
+        self._rate, self._end_s = np.zeros(num_connections), np.full(num_connections, np.inf)
+        self._on_route = np.zeros(num_routes, dtype=np.int32)
         self._arrivals: list[tuple[float, int, Ints]] = []
-        self.link_busy_s = np.zeros(len(tasks.capacity))
-        self._busy_links = np.zeros(0, dtype=np.int32)
+        self._busy_s = np.zeros(len(tasks.capacity))
+        self._sharing, self._shared_since_s = self.solver.share(self._on_route), 0.0
         self.now_s = 0.0
         self._num_instants = 0
 
@@ -144,36 +146,29 @@ class _State:
     def advance(self, now_s: float) -> None:
         """Handle everything that happens at this instant."""
         self._num_instants += 1
-        self.link_busy_s[self._busy_links] += now_s - self.now_s
         self.now_s = now_s
         limit = now_s * _SAME_INSTANT
-        ended = self._end_s <= limit
-        any_ended = bool(ended.any())
-        touched = []
-        if any_ended:
-            touched.append(self._send_off(self._active[ended]))
-            going = ~ended
-            self._active, self._end_s, self._rate = self._active[going], self._end_s[going], self._rate[going]
+        ended = np.flatnonzero(self._end_s <= limit)
+        touched = [self._send_off(ended)] if len(ended) else []
         while self._arrivals and self._arrivals[0][0] <= limit:
             touched.append(self._arrive(heapq.heappop(self._arrivals)[2]))
-        num_active = len(self._active)
-        if touched:
-            self._start(touched[0] if len(touched) == 1 else np.concatenate(touched))
-        if any_ended or len(self._active) != num_active:
+        started = self._start(touched[0] if len(touched) == 1 else np.concatenate(touched)) if touched else False
+        if started or len(ended):
             self._share()
 
-    def _send_off(self, sent: Ints) -> Ints:
-        """The last byte of these tasks left; returns the connections that may go on."""
+    def _send_off(self, connections: Ints) -> Ints:
+        """The last byte of what these connections transmit left; returns the connections that may go on."""
+        sent, route = self._task[connections], self._route[connections]
         self.sent_s[sent] = self.now_s
-        route, connection = self.tasks.route[sent], self.tasks.connection[sent]
         count_down(self._on_route, route)
-        self._free[connection] = True
+        self._free[connections] = True
+        self._route[connections], self._rate[connections], self._end_s[connections] = len(self._on_route), 0.0, np.inf
         latency_s = self.tasks.routes.latency_s[route]
         alike = latency_s.min() == latency_s.max()
         for value in latency_s[:1] if alike else np.unique(latency_s):
             arriving = sent if alike else sent[latency_s == value]
             heapq.heappush(self._arrivals, (self.now_s + float(value), int(arriving[0]), arriving))
-        return np.concatenate([connection, self._pass(self.tasks.gates_by_sent.of(sent))])
+        return np.concatenate([connections, self._pass(self.tasks.gates_by_sent.of(sent))])
 
     def _arrive(self, arrived: Ints) -> Ints:
         """These tasks reached their receiver; returns the connections that may go on."""
@@ -202,8 +197,12 @@ class _State:
         landing = landing[self._arrived[landing] & np.isnan(self.landed_s[landing])] if len(landing) else landing
         return np.concatenate([starting, self._land(landing)]) if len(landing) else starting
 
-    def _start(self, connections: Ints) -> None:
-        """Start the next transfer of each of these connections that can; empty chunks pass through at once."""
+    def _start(self, connections: Ints) -> bool:
+        """Start the next transfer of each of these connections that can; empty chunks pass through at once.
+
+        Returns whether anything now occupies links that did not.
+        """
+        occupied = False
         while len(connections):
             connections = self._each_connection(connections)
             head = self._head[connections]
@@ -214,26 +213,26 @@ class _State:
             ready = self._open[self.tasks.start_gate[tasks]]
             connections, tasks = connections[ready], tasks[ready]
             if not len(tasks):
-                return
+                break
             self.start_s[tasks] = self.now_s
             self._head[connections] += 1
             self._slots_used[connections] += 1
             empty = self.tasks.num_bytes[tasks] == 0
-            if not empty.any():
-                self._occupy(tasks, connections)
-                return
-            self._occupy(tasks[~empty], connections[~empty])
+            occupied |= self._occupy(tasks[~empty], connections[~empty])
             connections = self._pass_through(tasks[empty])
+        return occupied
 
-    def _occupy(self, tasks: Ints, connections: Ints) -> None:
+    def _occupy(self, tasks: Ints, connections: Ints) -> bool:
+        route = self.tasks.route[tasks]
         self._free[connections] = False
-        count_up(self._on_route, self.tasks.route[tasks])
-        self._active = np.concatenate([self._active, tasks])
-        self._end_s = np.concatenate([self._end_s, np.full(len(tasks), np.inf)])
-        self._rate = np.concatenate([self._rate, np.zeros(len(tasks))])
+        self._task[connections], self._route[connections] = tasks, route
+        count_up(self._on_route, route)
+        return len(tasks) > 0
 
     def _pass_through(self, tasks: Ints) -> Ints:
         """A chunk without bytes is not sent: it is there at once and costs nothing."""
+        if not len(tasks):
+            return tasks
         self.sent_s[tasks] = self.now_s
         onwards = self._pass(self.tasks.gates_by_sent.of(tasks))
         return np.concatenate([self.tasks.connection[tasks], onwards, self._arrive(tasks)])
@@ -241,17 +240,26 @@ class _State:
     def _share(self) -> None:
         """Share the links anew; only transfers whose rate changes get a new end."""
         sharing = self.solver.share(self._on_route)
-        self._busy_links = sharing.links
-        rate = sharing.rate_bytes_per_s[self.tasks.route[self._active]]
+        if sharing is not self._sharing:
+            self._busy_s[self._sharing.links] += self.now_s - self._shared_since_s
+            self._sharing, self._shared_since_s = sharing, self.now_s
+        rate = sharing.rate_bytes_per_s[self._route]
         changed = np.flatnonzero(rate != self._rate)
         if not len(changed):
             return
         old, new = self._rate[changed], rate[changed]
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore"):
             left = (self._end_s[changed] - self.now_s) * old
-            left = np.where(old > 0, np.maximum(left, 0.0), self.tasks.num_bytes[self._active[changed]])
-            self._end_s[changed] = self.now_s + left / new
+        left = np.where(old > 0, np.maximum(left, 0.0), self.tasks.num_bytes[self._task[changed]])
+        self._end_s[changed] = self.now_s + left / new
         self._rate = rate
+
+    @property
+    def link_busy_s(self) -> Floats:
+        """For how long each link was in use."""
+        busy_s = self._busy_s.copy()
+        busy_s[self._sharing.links] += self.now_s - self._shared_since_s
+        return busy_s
 
     @property
     def work(self) -> dict[str, int]:

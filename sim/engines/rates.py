@@ -23,7 +23,10 @@ _TIE = 1 + 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Sharing:
-    """Bytes per second of one transfer on each route, 0 where none is active, and the links that are in use."""
+    """Bytes per second of one transfer on each route, 0 where none is active, and the links that are in use.
+
+    Behind the routes stands a 0 for what is on none.
+    """
 
     rate_bytes_per_s: Floats
     links: Ints
@@ -34,7 +37,9 @@ class RateSolver:
 
     def __init__(self, routes: Routes, capacity: Floats) -> None:
         """`capacity` is bytes per second by link."""
-        self._first, self._links, self._capacity = routes.first, routes.links, capacity
+        self._first, self._capacity = routes.first, capacity
+        self._links = routes.links.astype(np.int64)
+        self._route = np.repeat(np.arange(len(routes.latency_s)), np.diff(routes.first))
         self._weight = np.ones(len(routes.links)) if routes.weight is None else routes.weight
         self._memo: dict[bytes, Sharing] = {}
         self.num_solves = 0
@@ -45,34 +50,38 @@ class RateSolver:
         known = self._memo.get(key)
         if known is None:
             self.num_solves += 1
-            routes = np.flatnonzero(on_route).astype(np.int32)
-            rate = np.zeros(len(on_route))
-            rate[routes] = self._solve(routes, on_route[routes])
-            known = Sharing(rate, np.unique(self._links[ragged(self._first, routes)]))
+            known = self._solve(on_route)
             if len(self._memo) * len(key) >= _MEMO_BYTES:
                 self._memo.clear()
             self._memo[key] = known
         return known
 
-    def _solve(self, routes: Ints, counts: Ints) -> Floats:
+    def _solve(self, on_route: Ints) -> Sharing:
+        routes = np.flatnonzero(on_route)
         entries = ragged(self._first, routes)
-        link, of_link = np.unique(self._links[entries], return_inverse=True)
-        lengths = self._first[routes + 1] - self._first[routes]
-        of_route = np.repeat(np.arange(len(routes)), lengths)
-        weight = self._weight[entries] * counts[of_route]
-        left = self._capacity[link].copy()
-        rate = np.full(len(routes), np.inf)
-        live = np.ones(len(entries), dtype=bool)
-        while live.any():
-            load = np.bincount(of_link[live], weights=weight[live], minlength=len(link))
-            with np.errstate(divide="ignore", invalid="ignore"):
-                share = np.where(load > 0, left / load, np.inf)
+        if len(self._capacity) <= 4 * len(entries):
+            used, link = np.arange(len(self._capacity)), self._links[entries]
+        else:
+            used, link = np.unique(self._links[entries], return_inverse=True)
+        route = self._route[entries]
+        weight = self._weight[entries] * on_route[route]
+        left = self._capacity[used].astype(np.float64)
+        rate = np.zeros(len(on_route) + 1)
+        crossed: Floats | None = None
+        while len(link):
+            load: Floats = np.bincount(link, weights=weight, minlength=len(left)).astype(np.float64)
+            crossed = load if crossed is None else crossed
+            share = np.full(len(left), np.inf)
+            np.divide(left, load, out=share, where=load > 0)
             least = share.min()
-            fixed = np.zeros(len(routes), dtype=bool)
-            fixed[of_route[live & (share <= least * _TIE)[of_link]]] = True
-            rate[fixed] = least
-            done = fixed[of_route]
-            left -= np.bincount(of_link[done], weights=weight[done] * least, minlength=len(link))
-            left = np.maximum(left, 0.0)
-            live &= ~done
-        return rate
+            full = share <= least * _TIE
+            rate[route[full[link]]] = least
+            going = rate[route] == 0
+            done = ~going
+            left -= np.bincount(link[done], weights=weight[done], minlength=len(left)) * least
+            np.maximum(left, 0.0, out=left)
+            if least == 0:
+                break
+            link, route, weight = link[going], route[going], weight[going]
+        in_use = used[:0] if crossed is None else used[crossed > 0]
+        return Sharing(rate, in_use.astype(np.int32))
