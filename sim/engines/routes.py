@@ -1,8 +1,9 @@
 """Which links a transfer between two devices of one machine occupies.
 
 Traffic prefers the fastest class of link that joins the two ends at all, as NCCL's path types do: NVLink before
-C2C before PCIe before the CPU's own links before a network. GPUs never forward for others here. Within a class the
-route with the least time per byte is taken, then the one with the fewest hops.
+C2C before PCIe before the CPU's own links before a network. GPUs forward for others only on a synthetic description,
+where nothing else could (a ring of GPUs). Within a class the route with the least time per byte is taken, then the one
+with the fewest hops.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from topo.errors import RouteError
-from topo.topology import DeviceKind, Link, LinkKind, Topology
+from topo.topology import RANK_KINDS, DeviceKind, Link, LinkKind, Topology
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -62,7 +63,8 @@ class Router:
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
-        self._kind = {device.id: device.kind for device in topology.devices}
+        forwarding = TRANSIT.union(RANK_KINDS) if topology.synthetic else TRANSIT
+        self._forwards = {device.id for device in topology.devices if device.kind in forwarding}
         self._out: list[dict[str, dict[str, int]]] = [{} for _ in CLASSES]
         self._into: list[dict[str, dict[str, int]]] = [{} for _ in CLASSES]
         for index, link in enumerate(topology.links):
@@ -95,7 +97,7 @@ class Router:
             if not any(out) and not any(into):
                 continue
             ends = {end for choices in (*out, *into) for end in choices}
-            if len(ends) != 1 or not all(out) or not all(into) or self._kind[next(iter(ends))] not in TRANSIT:
+            if len(ends) != 1 or not all(out) or not all(into) or next(iter(ends)) not in self._forwards:
                 return None
             (end,) = ends
             up, down = [choices[end] for choices in out], [choices[end] for choices in into]
@@ -115,7 +117,7 @@ class Router:
         best: tuple[float, tuple[int, ...]] | None = None
         for near, up in out.items():
             for far, down in into.items():
-                if self._kind[near] in TRANSIT and self._kind[far] in TRANSIT:
+                if near in self._forwards and far in self._forwards:
                     middle = self._between(level, near, far)
                     if middle is not None:
                         links = (up, *middle, down)
@@ -139,7 +141,7 @@ class Router:
         if not graph:
             for src, ends in self._out[level].items():
                 for dst, index in ends.items():
-                    if self._kind[src] in TRANSIT and self._kind[dst] in TRANSIT:
+                    if src in self._forwards and dst in self._forwards:
                         graph.add_edge(src, dst, cost=self._cost(self._topology.links[index]))
         try:
             path = nx.dijkstra_path(graph, near, far, weight="cost")

@@ -260,3 +260,14 @@ def test_a_folded_cluster_costs_what_the_explicit_one_does(algorithm: str, fabri
     assert folded.run_plan(plan, workload).duration_s == pytest.approx(
         explicit.run_plan(plan, workload).duration_s, rel=1e-6
     )
+
+
+@pytest.mark.parametrize("shape", ["ring", "fully-connected", "switch"])
+@pytest.mark.parametrize("num_ranks", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_shape_runs_every_algorithm(algorithm: str, num_ranks: int, shape: str) -> None:
+    machine = synthetic(f"{shape}:{num_ranks},bandwidth=200GB/s,latency=1us")
+    run = predict(machine, Workload("all_reduce", MIB), algorithm=algorithm)
+    expected = 2 * (num_ranks - 1) * (LATENCY + MIB / (num_ranks * BANDWIDTH))
+    if algorithm == "ring":
+        assert run.duration_s == pytest.approx(expected, rel=1e-5)
