@@ -7,6 +7,7 @@ downstream asks whether its ids are unique or its bandwidths positive.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -327,17 +328,18 @@ def _ranks_connected(topology: Topology) -> None:
 
 
 def _reachable(topology: Topology, start: str, *, forward: bool) -> set[str]:
-    neighbours: dict[str, list[str]] = {}
+    neighbours: defaultdict[str, list[str]] = defaultdict(list)
     for link in topology.links:
         if link.state == "active":
-            near, far = (link.src, link.dst) if forward else (link.dst, link.src)
-            neighbours.setdefault(near, []).append(far)
+            if forward:
+                neighbours[link.src].append(link.dst)
+            else:
+                neighbours[link.dst].append(link.src)
     reached, todo = {start}, [start]
     while todo:
-        for far in neighbours.get(todo.pop(), ()):
-            if far not in reached:
-                reached.add(far)
-                todo.append(far)
+        new = [far for far in neighbours.pop(todo.pop(), ()) if far not in reached]
+        reached.update(new)
+        todo += new
     return reached
 
 
