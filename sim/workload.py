@@ -48,9 +48,10 @@ class Workload:
             )
         if self.num_bytes % self.element_bytes:
             below = self.num_bytes - self.num_bytes % self.element_bytes
+            around = f"{below} or {below + self.element_bytes}" if below else f"{self.element_bytes}"
             raise UnitError(
                 f"size {self.num_bytes} bytes is no whole number of {self.dtype} elements of {self.element_bytes} "
-                f"bytes: use {below or self.element_bytes} or {below + self.element_bytes}, or another --dtype"
+                f"bytes: use {around}, or another --dtype"
             )
 
     @property

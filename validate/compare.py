@@ -10,6 +10,7 @@ from sim.prediction import Prediction
 from topo.errors import MeasurementError
 from topo.units import format_rate
 from validate.measurement import Measurement
+from validate.words import counted
 
 Verdict = Literal["OK", "LOW", "HIGH"]
 Change = Literal["SAME", "SLOWER", "FASTER"]
@@ -76,7 +77,8 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Each measurement beside the prediction in the same place; MeasurementError where they are of different things."""
     if len(predictions) != len(measurements):
-        raise MeasurementError(f"{len(predictions)} predictions for {len(measurements)} measurements: give one each")
+        many = f"{counted(len(predictions), 'prediction')} for {counted(len(measurements), 'measurement')}"
+        raise MeasurementError(f"{many}: give one each")
     for prediction, measurement in zip(predictions, measurements, strict=True):
         here, there = prediction.workload, measurement.workload
         if (here.collective, here.num_bytes, prediction.num_ranks) != (
@@ -84,9 +86,10 @@ def compare(
             there.num_bytes,
             measurement.num_ranks,
         ):
+            ranks = [counted(side.num_ranks, "rank") for side in (prediction, measurement)]
             raise MeasurementError(
-                f"a prediction of {here.collective}, {here.num_bytes} bytes, {prediction.num_ranks} ranks beside "
-                f"a measurement of {there.collective}, {there.num_bytes} bytes, {measurement.num_ranks} ranks"
+                f"a prediction of {here.collective}, {here.num_bytes} bytes, {ranks[0]} beside "
+                f"a measurement of {there.collective}, {there.num_bytes} bytes, {ranks[1]}"
             )
     return tuple(Comparison(*pair, tolerance) for pair in zip(predictions, measurements, strict=True))
 

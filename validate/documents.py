@@ -15,6 +15,7 @@ from topo.topology import Topology
 from validate import published
 from validate.loopback import PointToPoint
 from validate.measurement import Measurement, Setting
+from validate.words import counted
 
 SCHEMA = "measurements/1"
 DERIVED = ("rows", "backend", "collective", "num_ranks")
@@ -205,7 +206,8 @@ def _check_factor(table: NcclTestsTable, name: str, num_ranks: int) -> None:
         return
     factor = COLLECTIVES[name].busbw_factor(num_ranks)
     if not _agree(ratio, factor):
+        over = f"{name} over {counted(num_ranks, 'rank')}"
         raise MeasurementError(
-            f"{table.source}: busbw / algbw is {ratio:.3f}, but {name} over {num_ranks} ranks has {factor:.3f}: "
+            f"{table.source}: busbw / algbw is {ratio:.3f}, but {over} has {factor:.3f}: "
             "check the number of ranks (--ranks, --topology, --nodes) and the collective"
         )

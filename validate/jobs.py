@@ -12,6 +12,7 @@ from typing import Any, Literal
 from sim.schedule import COLUMNS, Block, Rows, Schedule
 from sim.workload import Workload
 from topo.errors import MeasurementError
+from validate.words import counted
 
 BackendName = Literal["gloo", "nccl"]
 SCHEMA = "jobs/1"
@@ -49,7 +50,8 @@ class Run:
 
     def __post_init__(self) -> None:
         if self.num_ranks < 1 or not self.jobs:
-            raise MeasurementError(f"{self.num_ranks} ranks and {len(self.jobs)} jobs: at least one of each is needed")
+            many = f"{counted(self.num_ranks, 'rank')} and {counted(len(self.jobs), 'job')}"
+            raise MeasurementError(f"{many}: at least one of each is needed")
         for job in self.jobs:
             _check(job, self.num_ranks)
 
@@ -62,16 +64,18 @@ class Run:
 def _check(job: Job, num_ranks: int) -> None:
     if job.num_iterations < 1 or job.num_warmups < 0:
         raise MeasurementError(
-            f"{job.label}: {job.num_iterations} iterations and {job.num_warmups} warm-ups, "
+            f"{job.label}: {counted(job.num_iterations, 'iteration')} and {counted(job.num_warmups, 'warm-up')}, "
             "at least 1 iteration (-n) and no negative number of warm-ups (-w)"
         )
     if job.schedule is not None:
         job.schedule.check()
         if job.schedule.num_ranks != num_ranks:
-            raise MeasurementError(f"{job.label}: a schedule of {job.schedule.num_ranks} ranks among {num_ranks} ranks")
+            made_for = counted(job.schedule.num_ranks, "rank")
+            raise MeasurementError(f"{job.label}: a schedule of {made_for} among {counted(num_ranks, 'rank')}")
     elements = job.workload.num_elements
     if job.contributions and [len(row) for row in job.contributions] != [elements] * num_ranks:
-        raise MeasurementError(f"{job.label}: contributions must be {num_ranks} rows of {elements} values")
+        shape = f"{counted(num_ranks, 'row')} of {counted(elements, 'value')}"
+        raise MeasurementError(f"{job.label}: contributions must be {shape}")
 
 
 def run_to_plain(run: Run) -> dict[str, Any]:

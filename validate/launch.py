@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from topo.errors import EnvironmentMissing, MeasurementError
 from validate.jobs import Run, run_to_plain
 from validate.measurement import Measurement
 from validate.progress import DONE, FAILED, Report, is_alive, read_reports
+from validate.words import listed
 from validate.worker import JOBS_FILE, RESULTS_FILE
 
 POLL_S = 0.05
@@ -185,10 +186,10 @@ def _died(run: Run, reports: dict[int, Report]) -> tuple[str, tuple[int, ...]]:
     failed = sorted((r for r in reports.values() if r.state == FAILED), key=lambda report: report.at_s)
     if gone:
         last = reports[gone[0]]
-        what = f"{_ranks(run, gone)} died without a word{_during(last)} (killed, crashed or out of memory)"
+        what = f"{name_ranks(run, gone)} died without a word{_during(last)} (killed, crashed or out of memory)"
         culprits = gone
     else:
-        what = f"{_ranks(run, [failed[0].rank])} failed{_during(failed[0])}: {failed[0].error.rstrip('.')}"
+        what = f"{name_ranks(run, [failed[0].rank])} failed{_during(failed[0])}: {failed[0].error.rstrip('.')}"
         culprits = (failed[0].rank,)
     return f"{what}; {_answered(run, reports, culprits)}", culprits
 
@@ -204,9 +205,10 @@ def _timed_out(run: Run, reports: dict[int, Report], head: str) -> tuple[str, tu
     if not culprits:
         where = _during(next(iter(reports.values()))) if reports else ""
         return f"{head}{where}: all ranks are at work, give a longer --timeout or smaller sizes", ()
-    did = "never began" if absent else "does not answer" if frozen else "hangs"
+    one, several = ("does not answer", "do not answer") if frozen else ("hangs", "hang")
+    did = "never began" if absent else one if len(culprits) == 1 else several
     where = "" if absent else _during(reports[culprits[0]])
-    return f"{head}: {_ranks(run, culprits)} {did}{where}; {_answered(run, reports, culprits)}", culprits
+    return f"{head}: {name_ranks(run, culprits)} {did}{where}; {_answered(run, reports, culprits)}", culprits
 
 
 def _ended_early(folder: Path, reports: dict[int, Report], run: Run) -> str:
@@ -224,19 +226,21 @@ def _during(report: Report) -> str:
     return f", last seen in {report.job}" if report.job else " while starting"
 
 
-def _ranks(run: Run, numbers: list[int] | tuple[int, ...]) -> str:
-    """`rank 2`, `ranks 0, 1`, or `helper 0` for processes behind the ranks."""
+def name_ranks(run: Run, numbers: Sequence[int]) -> str:
+    """`rank 2`, `ranks 0, 1`, or `helper 0` for processes behind the ranks; of many the first and how many more."""
     names = []
     ranks = [str(number) for number in numbers if number < run.num_ranks]
     if ranks:
-        names.append(("rank " if len(ranks) == 1 else "ranks ") + ", ".join(ranks))
-    names += [f"helper {number - run.num_ranks}" for number in numbers if number >= run.num_ranks]
+        names.append(f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {listed(ranks)}")
+    helpers = [str(number - run.num_ranks) for number in numbers if number >= run.num_ranks]
+    if helpers:
+        names.append(f"helper {helpers[0]}" if len(helpers) == 1 else f"helpers {listed(helpers)}")
     return " and ".join(names)
 
 
 def _answered(run: Run, reports: dict[int, Report], culprits: tuple[int, ...]) -> str:
     others = [rank for rank in sorted(reports) if rank not in culprits]
-    return f"{_ranks(run, others)} answered" if others else "no other answered"
+    return f"{name_ranks(run, others)} answered" if others else "no other answered"
 
 
 def _stop(process: subprocess.Popen[bytes], folder: Path, num_processes: int) -> None:

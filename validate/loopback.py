@@ -17,6 +17,7 @@ from topo.errors import MeasurementError
 from topo.topology import Device, Link, Provenance, Topology
 from validate.jobs import Job
 from validate.measurement import Measurement
+from validate.words import counted
 
 PING_PONG, NEIGHBOURS = "ping-pong", "neighbours"
 SMALL_BYTES, LARGE_BYTES = 8, 4 * 2**20
@@ -42,7 +43,7 @@ class PointToPoint:
 def calibration_jobs(num_ranks: int, num_iterations: int = 10) -> tuple[Job, ...]:
     """The point-to-point measurements that `fit` needs, in its order."""
     if num_ranks < 2:
-        raise MeasurementError(f"{num_ranks} ranks: messages need at least 2")
+        raise MeasurementError(f"{counted(num_ranks, 'rank')}: messages need at least 2")
     return tuple(
         Job(
             Workload("all_reduce", num_bytes, "uint8"),

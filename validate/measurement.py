@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sim.collective import collective
 from sim.workload import Workload
 from topo.errors import MeasurementError
+from validate.words import counted
 
 KEPT_VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME")
 """Variables kept beside NCCL_*; every other one may hold a secret and is dropped."""
@@ -49,7 +50,7 @@ class Measurement:
     def __post_init__(self) -> None:
         what = f"{self.algorithm} {self.workload.collective} of {self.workload.num_bytes} bytes"
         if self.num_ranks < 1:
-            raise MeasurementError(f"{what}: {self.num_ranks} ranks, at least 1 is needed")
+            raise MeasurementError(f"{what}: {counted(self.num_ranks, 'rank')}, at least 1 is needed")
         if not self.samples_s:
             raise MeasurementError(f"{what}: there is no sample, at least 1 is needed")
         for sample in self.samples_s:

@@ -15,6 +15,7 @@ from validate.compare import TOLERANCE, Comparison, compare
 from validate.documents import MeasurementSet
 from validate.jobs import BackendName, Job, Run
 from validate.launch import Outcome, launch
+from validate.words import counted
 
 if TYPE_CHECKING:
     from sim.predict import Simulator
@@ -46,7 +47,7 @@ class Request:
 
     def __post_init__(self) -> None:
         if self.num_ranks < 2:
-            raise MeasurementError(f"{self.num_ranks} ranks: a collective needs at least 2, see --ranks")
+            raise MeasurementError(f"{counted(self.num_ranks, 'rank')}: a collective needs at least 2, see --ranks")
         for name in self.algorithms:
             if name not in (BUILTIN, *ALGORITHMS):
                 raise NameChoiceError("algorithm", name, (BUILTIN, *ALGORITHMS))
@@ -95,7 +96,7 @@ def _simulator(machine: Topology | Cluster, profile: Profile | None, request: Re
 
     if machine.num_ranks != request.num_ranks:
         raise MeasurementError(
-            f"{machine.name} has {machine.num_ranks} ranks, {request.num_ranks} are to be measured: "
+            f"{machine.name} has {counted(machine.num_ranks, 'rank')}, {request.num_ranks} are to be measured: "
             "choose others with --ranks, --gpus or --nodes"
         )
     return Simulator(machine, profile, Options(num_chunks=request.num_chunks))
@@ -194,8 +195,9 @@ def hold_against(
     predictions = []
     for row in found.measurements:
         if row.num_ranks != machine.num_ranks:
+            ranks = counted(row.num_ranks, "rank")
             raise MeasurementError(
-                f"{found.name} was measured with {row.num_ranks} ranks, {machine.name} has {machine.num_ranks}: "
+                f"{found.name} was measured with {ranks}, {machine.name} has {machine.num_ranks}: "
                 "choose them with --gpus or --nodes"
             )
         name = algorithm or ("auto" if row.algorithm == BUILTIN else row.algorithm)

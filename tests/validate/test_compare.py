@@ -56,7 +56,7 @@ def test_the_verdict_is_the_relative_error_against_the_tolerance(
 
 
 def test_unlike_things_are_not_compared() -> None:
-    with pytest.raises(MeasurementError, match="2 predictions for 1 measurements"):
+    with pytest.raises(MeasurementError, match="2 predictions for 1 measurement: give"):
         compare([predicted(1), predicted(1)], [measured(1)])
     with pytest.raises(MeasurementError, match="3 ranks beside a measurement of all_reduce, 1000000 bytes, 2 ranks"):
         compare([replace(predicted(1), num_ranks=3)], [measured(1)])

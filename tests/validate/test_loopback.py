@@ -55,5 +55,5 @@ def test_everybody_together_shares_one_link() -> None:
 
 
 def test_one_rank_has_nobody_to_send_to() -> None:
-    with pytest.raises(MeasurementError, match="1 ranks: messages need at least 2"):
+    with pytest.raises(MeasurementError, match="1 rank: messages need at least 2"):
         loopback.calibration_jobs(1)

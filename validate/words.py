@@ -1,0 +1,18 @@
+"""Numbers in sentences: how many of what, and lists that stay short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+MOST_NAMED = 8
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 rank`, `3 ranks`, `0 ranks`: nouns whose plural is an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def listed(names: Sequence[object], most: int = MOST_NAMED) -> str:
+    """The names with commas; of more than `most` the first ones, and how many more there are."""
+    shown = ", ".join(str(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
