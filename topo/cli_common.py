@@ -10,12 +10,27 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from topo.table import Cell, Column, Table
+
 if TYPE_CHECKING:
     from topo.cluster import Cluster
     from topo.topology import Topology
 
+__all__ = [
+    "Cell",
+    "Column",
+    "Output",
+    "Table",
+    "TopologyArgument",
+    "note",
+    "output_file_option",
+    "output_options",
+    "print_data",
+    "topology_argument",
+    "write_atomically",
+]
+
 Command = TypeVar("Command", bound=Callable[..., Any])
-Cell = str | int | float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,86 +124,6 @@ output_file_option = click.option(
     metavar="FILE",
     help="Write there instead of to standard output.",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A table's column: `title` with its unit for people, `key` for CSV, `spec` how a number is written for people."""
-
-    title: str
-    key: str
-    spec: str = ".4g"
-
-    def show(self, cell: Cell) -> str:
-        """The cell as people read it."""
-        if cell is None:
-            return "-"
-        return format(cell, self.spec) if isinstance(cell, float) else str(cell)
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Rows of plain cells with their columns; how it looks is decided when it is written."""
-
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    title: str = ""
-
-    def csv(self) -> str:
-        """RFC 4180 with the columns' keys as header and numbers in full."""
-        import csv
-        import io
-
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([column.key for column in self.columns])
-        writer.writerows([["" if cell is None else cell for cell in row] for row in self.rows])
-        return text.getvalue()
-
-    def markdown(self) -> str:
-        """A table of GitHub's Markdown."""
-        rows = [[cell.replace("|", "\\|") for cell in row] for row in self._shown()]
-        titles = [column.title.replace("|", "\\|") for column in self.columns]
-        rules = ["---:" if right else "---" for right in self._is_right()]
-        return "".join(f"| {' | '.join(row)} |\n" for row in (titles, rules, *rows))
-
-    def text(self, *, terminal: bool) -> str:
-        """The table for people, in columns; bold and fitted to the width only where stdout is a terminal."""
-        import io
-        import sys
-
-        from rich.console import Console
-        from rich.table import Table as RichTable
-
-        is_terminal = terminal and sys.stdout.isatty()
-        table = RichTable(
-            title=self.title or None, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-        )
-        for column, right in zip(self.columns, self._is_right(), strict=True):
-            table.add_column(column.title, justify="right" if right else "left", no_wrap=not is_terminal)
-        for row in self._shown():
-            table.add_row(*row)
-        console = Console(
-            file=io.StringIO(),
-            force_terminal=is_terminal,
-            no_color=not is_terminal,
-            width=None if is_terminal else 10_000,
-            highlight=False,
-            markup=False,
-            emoji=False,
-        )
-        with console.capture() as captured:
-            console.print(table)
-        return "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
-
-    def _shown(self) -> list[list[str]]:
-        return [[column.show(cell) for column, cell in zip(self.columns, row, strict=True)] for row in self.rows]
-
-    def _is_right(self) -> list[bool]:
-        """Columns that hold numbers and nothing else are set to the right."""
-        return [all(not isinstance(cell, str) for cell in cells) for cells in zip(*self.rows, strict=True)] or [
-            False for _ in self.columns
-        ]
 
 
 def note(sentence: str) -> None:

@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from topo.cli import main
-from topo.cli_common import Column, Table
 from topo.errors import Deadlock, EnvironmentMissing
 from topo.writers import WRITERS
 
@@ -240,19 +239,3 @@ def test_help_is_quick_and_light() -> None:
     assert cpu_s < 0.3, "about 0.1 s on an idle core"
     for name in ("discover", "presets", "show"):
         assert f"\n  {name} " in done.stdout
-
-
-def test_a_table_shows_numbers_to_people_and_whole_to_programs() -> None:
-    table = Table(
-        (Column("time (us)", "time_us"), Column("what", "what"), Column("n", "count")),
-        ((1234.5678, "a|b", 3), (None, "c,d", 12)),
-        title="Times",
-    )
-    assert table.csv() == 'time_us,what,count\n1234.5678,a|b,3\n,"c,d",12\n'
-    assert table.markdown() == (
-        "| time (us) | what | n |\n| ---: | --- | ---: |\n| 1235 | a\\|b | 3 |\n| - | c,d | 12 |\n"
-    )
-    text = table.text(terminal=False)
-    assert text.splitlines()[0].strip() == "Times"
-    assert "\x1b" not in text
-    assert "     1235  a|b    3" in text

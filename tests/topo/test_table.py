@@ -1,0 +1,184 @@
+"""Tables: whole in every width, plain in pipes, numbers in full for programs."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from topo.table import Cell, Column, Table
+from topo.units import format_size
+
+SIZES = Table(
+    (
+        Column("size", "num_bytes", show=format_size),
+        Column("algorithm", "algorithm"),
+        Column("time us", "time_us", ",.2f"),
+        Column("algbw\nGB/s", "algbw_gb_per_s", ".2f"),
+        Column("limiting link", "limiting_link"),
+    ),
+    (
+        (65536, "parameter-server", 17.67, 3.71, "GPU0->NVS0"),
+        (1 << 30, "ring", 40555.61, 26.48, "a link of several words"),
+        (1 << 20, "ring", None, None, None),
+    ),
+    "all_reduce on dgx-h100, 8 ranks: simulated, profile nccl-constants, engine event and steady",
+)
+
+
+class Screen(io.StringIO):
+    """A standard output that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def on_a_screen(table: Table, width: int, monkeypatch: pytest.MonkeyPatch, **environment: str) -> list[str]:
+    """What people see on a terminal of that width, without its bold letters."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", Screen())
+        for name, value in {"COLUMNS": str(width), "TERM": "xterm", **environment}.items():
+            patch.setenv(name, value)
+        text = table.text(terminal=True)
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+
+
+def test_a_table_shows_numbers_to_people_and_whole_to_programs() -> None:
+    table = Table(
+        (Column("time (us)", "time_us"), Column("what", "what"), Column("n", "count")),
+        ((1234.5678, "a|b", 3), (None, "c,d", 12)),
+        title="Times",
+    )
+    assert table.csv() == 'time_us,what,count\n1234.5678,a|b,3\n,"c,d",12\n'
+    assert table.markdown() == (
+        "| time (us) | what | n |\n| ---: | --- | ---: |\n| 1235 | a\\|b | 3 |\n| - | c,d | 12 |\n"
+    )
+    assert table.text(terminal=False) == "Times\ntime (us)  what   n\n     1235  a|b    3\n        -  c,d   12\n"
+
+
+def test_a_formatter_is_for_people_alone() -> None:
+    assert SIZES.csv().splitlines()[1:] == [
+        "65536,parameter-server,17.67,3.71,GPU0->NVS0",
+        "1073741824,ring,40555.61,26.48,a link of several words",
+        "1048576,ring,,,",
+    ]
+    assert "| 64 KiB | parameter-server | 17.67 | 3.71 | GPU0->NVS0 |" in SIZES.markdown()
+    assert "| algbw GB/s |" in SIZES.markdown().splitlines()[0]
+    assert SIZES.text(terminal=False).splitlines()[2].startswith("64 KiB  parameter-server  ")
+
+
+def test_in_a_pipe_everything_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    assert SIZES.text(terminal=True).splitlines() == [
+        SIZES.title,
+        "  size  algorithm           time us  algbw GB/s  limiting link",
+        "64 KiB  parameter-server      17.67        3.71  GPU0->NVS0",
+        " 1 GiB  ring              40,555.61       26.48  a link of several words",
+        " 1 MiB  ring                      -           -  -",
+    ]
+
+
+NARROWED = {
+    70: """
+                                        algbw
+  size  algorithm           time us      GB/s  limiting link
+64 KiB  parameter-server      17.67      3.71  GPU0->NVS0
+ 1 GiB  ring              40,555.61     26.48  a link of several words
+ 1 MiB  ring                      -         -  -
+""",
+    64: """
+                                   algbw
+  size algorithm          time us   GB/s limiting link
+64 KiB parameter-server     17.67   3.71 GPU0->NVS0
+ 1 GiB ring             40,555.61  26.48 a link of several words
+ 1 MiB ring                     -      - -
+""",
+    60: """
+                                                 limiting
+  size  algorithm           time us  algbw GB/s  link
+64 KiB  parameter-server      17.67        3.71  GPU0->NVS0
+ 1 GiB  ring              40,555.61       26.48  a link of
+                                                 several
+                                                 words
+ 1 MiB  ring                      -           -  -
+""",
+    40: """
+       algorith           algbw limiting
+  size m          time us  GB/s link
+64 KiB paramete     17.67  3.71 GPU0->NV
+       r-server                 S0
+ 1 GiB ring     40,555.61 26.48 a link
+                                of
+                                several
+                                words
+ 1 MiB ring             -     - -
+""",
+}
+
+
+@pytest.mark.parametrize("width", NARROWED)
+def test_on_a_screen_it_is_narrowed_step_by_step(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    title, *lines = on_a_screen(SIZES, width, monkeypatch)
+    assert title == SIZES.title, "a title is one line, so that it can be searched"
+    assert [line.rstrip() for line in lines] == NARROWED[width].strip("\n").split("\n")
+
+
+def test_a_dumb_terminal_has_its_width_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = on_a_screen(SIZES, 200, monkeypatch, TERM="dumb")
+    wide = Table((Column("x", "x"), Column("y", "y")), (("a" * 90, "b" * 90),))
+    assert "40,555.61       26.48  a link of several words" in lines[3]
+    assert on_a_screen(wide, 200, monkeypatch, TERM="dumb")[1] == f"{'a' * 90}  {'b' * 90}"
+
+
+def test_without_rows_the_titles_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(SIZES.columns, ())
+    assert table.text(terminal=False) == "size  algorithm  time us  algbw GB/s  limiting link\n"
+    assert on_a_screen(table, 80, monkeypatch)[0].split() == table.text(terminal=False).split()
+
+
+cells = st.one_of(
+    st.text(st.sampled_from("ab-> "), min_size=1, max_size=60).filter(str.strip),
+    st.integers(0, 10**9),
+    st.floats(0, 1e9),
+    st.none(),
+)
+tables = st.integers(1, 5).flatmap(
+    lambda count: st.builds(
+        Table,
+        st.tuples(*[st.builds(Column, st.sampled_from(["time us", "GB\ns", "a long title"]), st.just("key"))] * count),
+        st.lists(st.tuples(*[cells] * count), min_size=1, max_size=4).map(tuple),
+    )
+)
+
+
+def numbers(table: Table) -> list[tuple[Column, Cell]]:
+    """The cells of columns that hold numbers and nothing else."""
+    columns = list(zip(*table.rows, strict=True))
+    whole = [number for number, column in enumerate(columns) if not any(isinstance(cell, str) for cell in column)]
+    return [(table.columns[number], row[number]) for row in table.rows for number in whole]
+
+
+@given(table=tables, width=st.integers(10, 120))
+def test_nothing_is_cut_in_any_width(table: Table, width: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        lines = on_a_screen(table, width, patch)
+    assert "…" not in "".join(lines)
+    for column, cell in numbers(table):
+        assert any(column.shown(cell) in line.split() for line in lines)
+    letters = sorted("".join("".join(column.line for column in table.columns).split()))
+    for row in table.rows:
+        letters += "".join(column.shown(cell) for column, cell in zip(table.columns, row, strict=True)).split()
+    assert sorted("".join(lines).replace(" ", "")) == sorted("".join(letters).replace(" ", ""))
+
+
+@given(tables)
+def test_a_row_is_a_line_in_a_pipe(table: Table) -> None:
+    lines = table.text(terminal=False).splitlines()
+    assert len(lines) == 1 + len(table.rows)
+    for line, row in zip(lines[1:], table.rows, strict=True):
+        for column, cell in zip(table.columns, row, strict=True):
+            assert column.shown(cell).rstrip() in line
