@@ -8,6 +8,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NO_CORPUS = "no corpus of captures (set TOPOSCOPE_CORPUS to run these)"
 
+CI_FACTOR = 40
+
+
+def examples(quick: int) -> int:
+    """How many cases a property is tried on: `quick` at a desk, many times that in CI."""
+    return quick * CI_FACTOR if os.environ.get("CI") == "true" else quick
+
 
 def corpus_dir() -> Path | None:
     """The corpus' folder, or None where there is none."""

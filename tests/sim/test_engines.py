@@ -22,6 +22,7 @@ from sim.prediction import Prediction
 from sim.profile import IDEAL, load_profile
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
 from sim.workload import Workload
+from tests.support import examples
 from topo.cluster import Cluster
 from topo.errors import Deadlock, RouteError
 from topo.load import load_topology
@@ -68,7 +69,7 @@ def test_one_rank_moves_nothing(algorithm: str, engine_name: str) -> None:
 @every_engine
 @every_algorithm
 @given(num_ranks=st.integers(2, 14), elements=st.integers(1, 10**6), chunks=st.integers(1, 5))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_bounds_and_conservation(algorithm: str, engine_name: str, num_ranks: int, elements: int, chunks: int) -> None:
     plan = in_order(algorithm, num_ranks, num_channels=1 + chunks % 2, num_chunks=chunks)
     run = ran(star(num_ranks), plan, 4 * elements, engine_name)
@@ -90,7 +91,7 @@ def test_bounds_and_conservation(algorithm: str, engine_name: str, num_ranks: in
     chunks=st.integers(1, 20),
     slow=st.floats(0.1, 1.0),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_engines_agree_on_whole_and_on_slow_links(
     algorithm: str, num_ranks: int, elements: int, chunks: int, slow: float
 ) -> None:
