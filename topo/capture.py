@@ -87,6 +87,11 @@ class Capture:
     commands: tuple[RawText, ...]
     sysfs: str
 
+    def files(self) -> Iterator[tuple[str, str]]:
+        """Name and text of every file that a saved capture holds of it, but for the log."""
+        yield from ((raw.file, raw.text) for raw in self.commands if raw.text)
+        yield SYSFS_FILE, self.sysfs
+
     def text_of(self, file: str) -> RawText:
         """What the command behind that file name printed."""
         return next(raw for raw in self.commands if raw.file == file)
@@ -146,12 +151,9 @@ def save(captured: Capture, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise CaptureError("not empty: captures are never mixed, give a new folder", source=str(folder))
-        log = []
-        for raw in captured.commands:
-            log.append(f"{' '.join(raw.command)}: {raw.problem or 'ok'}")
-            if raw.text:
-                (folder / raw.file).write_text(raw.text, encoding="utf-8")
-        (folder / SYSFS_FILE).write_text(captured.sysfs, encoding="utf-8")
+        log = [f"{' '.join(raw.command)}: {raw.problem or 'ok'}" for raw in captured.commands]
+        for file, text in captured.files():
+            (folder / file).write_text(text, encoding="utf-8")
         (folder / LOG_FILE).write_text("\n".join(log) + "\n", encoding="utf-8")
     except OSError as error:
         raise CaptureError(f"cannot be written ({error.strerror})", source=str(folder)) from None

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topo import readers, textfile
+from topo.captures import Captures, Text, read_texts
 from topo.errors import CaptureError, NameChoiceError, TopologyError
+from topo.merging import merge
 
 if TYPE_CHECKING:
     from topo.capture import Capture
     from topo.cluster import Cluster
     from topo.topology import Topology
 
-SMI_ERRORS = re.compile(
-    r"^.*(?:NVIDIA-SMI has failed|No devices were found|Failed to initialize NVML|Failed to run topology matrix"
-    r"|Unable to determine the device handle|Topology does not contain any PU|command not found"
-    r"|is not recognized as an internal or external command).*$",
-    re.MULTILINE | re.IGNORECASE,
-)
-"""What nvidia-smi or the shell says instead of a matrix."""
+THIS_MACHINE = "this machine"
 
 _LOOKS_LIKE_PATH = re.compile(r"[/\\]|\.[A-Za-z0-9]{1,5}$")
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A capture's text and where it is from."""
-
-    content: str
-    source: str
 
 
 def load_topology(
@@ -76,42 +64,11 @@ def parse_gpus(text: str, num_ranks: int) -> tuple[int, ...]:
 
 
 def from_texts(texts: Sequence[Text], where: str) -> Topology:
-    """The topology in several captures of one machine: of those that are a topology, the one that says the most.
+    """The topology in several captures of one machine, put together; `where` names them in errors.
 
-    `where` names the captures in errors. CaptureError where none is a topology, or two of the best format are.
+    CaptureError where none is a topology, two of the best format are, or they are of different machines.
     """
-    known = [(reader, text) for text in texts if (reader := readers.sniff(text.content)) is not None]
-    for reader in (reader for reader in readers.READERS.values() if not reader.supporting):
-        found = [text for other, text in known if other is reader]
-        if len(found) > 1:
-            found = [text for text in found if not SMI_ERRORS.search(text.content)] or found[:1]
-        if len(found) > 1 and reader.in_parts:
-            found = [_joined(found)]
-        if len(found) > 1:
-            names = ", ".join(text.source for text in found)
-            raise CaptureError(f"holds several topologies in {reader.title}: give one of {names}", source=where)
-        if found:
-            topology = _named(reader.topology(found[0].content, found[0].source), found[0].source)
-            return _with_run(topology, [text for other, text in known if other.name == "nccl-log"])
-    for text in texts:
-        _refuse_error_message(text)
-    raise CaptureError(f"holds no topology: read are {readers.titles()}", source=where)
-
-
-def _joined(texts: Sequence[Text]) -> Text:
-    """Parts of one capture as one text."""
-    return Text("\n".join(text.content for text in texts), f"{texts[0].source} and {len(texts) - 1} more")
-
-
-def _with_run(topology: Topology, logs: Sequence[Text]) -> Topology:
-    """The topology with the run that logs beside it show, where it has none."""
-    if not logs or topology.nccl is not None:
-        return topology
-    from topo.readers.nccl_log import read
-    from topo.readers.nccl_log.run import run_of
-
-    text = logs[0] if len(logs) == 1 else _joined(logs)
-    return replace(topology, nccl=run_of(read(text.content, text.source)))
+    return merge(read_texts(texts), where)
 
 
 def _machine(argument: str) -> Topology:
@@ -146,31 +103,23 @@ def _folder(path: Path) -> list[Text]:
 
 def _text_or_none(path: Path) -> Text | None:
     try:
-        return Text(textfile.read_file(path), str(path))
+        return Text(textfile.read_file(path), str(path), path.name)
     except CaptureError:
         return None
 
 
 def _read(text: Text) -> Topology:
     """The topology of one text; what is in no known format is refused with the formats that are."""
-    reader = readers.sniff(text.content)
-    if reader is None:
-        _refuse_error_message(text)
+    captures = read_texts([text])
+    _refuse_unknown(captures)
+    return merge(captures, text.source)
+
+
+def _refuse_unknown(captures: Captures) -> None:
+    """Refuses a single text in which nothing is known, saying what it is instead."""
+    text = captures.texts[0]
+    if not captures.outputs and not any(captures.error_messages()):
         raise CaptureError(f"{_what_else(text.content)}: read are {readers.titles()}", source=text.source)
-    return _named(reader.topology(text.content, text.source), text.source)
-
-
-def _refuse_error_message(text: Text) -> None:
-    """Refuses, with its words, what a command printed instead of a topology."""
-    match = SMI_ERRORS.search(text.content)
-    if match is not None:
-        words = " ".join(match[0].split())[:160]
-        line = text.content[: match.start()].count("\n") + 1
-        raise CaptureError(
-            f'this is an error message, not a topology ("{words}"): mend that and capture again',
-            source=text.source,
-            line=line,
-        )
 
 
 def _what_else(content: str) -> str:
@@ -186,11 +135,6 @@ def _what_else(content: str) -> str:
     if opening.startswith("<"):
         return "XML or HTML, but not a topology"
     return "in no known format"
-
-
-def _named(topology: Topology, source: str) -> Topology:
-    """The topology, called like its file where it has no name of its own."""
-    return topology if topology.name else replace(topology, name=Path(source).stem)
 
 
 def read_paths(paths: Iterable[str]) -> Topology:
@@ -210,13 +154,14 @@ def read_paths(paths: Iterable[str]) -> Topology:
 def read_capture(captured: Capture) -> tuple[Topology, str]:
     """The topology of a capture of this machine, and a sentence for the user where it has no usable NVIDIA GPU.
 
-    A matrix of nvidia-smi is read; without one, /sys gives processors and NICs, and CPU processes as ranks.
+    It is that of the saved capture. Without a matrix of nvidia-smi, /sys gives processors and NICs, and CPU processes
+    as ranks.
     """
+    captures = read_texts(Text(text, file, file) for file, text in captured.files())
+    topology = replace(merge(captures, THIS_MACHINE), name=THIS_MACHINE)
+    if not topology.of_kind("process"):
+        return topology, ""
     matrix = captured.text_of("nvidia-smi-topo-m.txt")
-    reader = readers.READERS["nvidia-smi-topo"]
-    if not matrix.problem and reader.sniff(matrix.text):
-        return _named(reader.topology(matrix.text, " ".join(matrix.command)), "this machine"), ""
-    topology = _named(readers.READERS["sysfs"].topology(captured.sysfs, "/sys"), "this machine")
     words = " ".join(matrix.text.split())[:160]
     said = f'{matrix.problem}, it says "{words}"' if matrix.problem and words else matrix.problem or "shows no GPU"
     remark = (

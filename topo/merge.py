@@ -8,18 +8,18 @@ bridge to its NUMA node carries what all its devices can send, so that nothing t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import combinations, pairwise
 
 from topo import catalog
-from topo.finding import notes
+from topo.gpu_models import GpuModel
+from topo.matrix_notes import PCIE_WIDTH, Understood, all_notes, stated
 from topo.nvlink_groups import nvlink_groups
-from topo.pcie_tree import LEVELS, Bridge, Node, Switch, smallest_tree
+from topo.pcie_tree import Bridge, Node, Switch, smallest_tree
 from topo.readers.nvidia_smi_topo import MatrixFacts
 from topo.topology import CpuFacts, Device, GpuFacts, Link, LinkKind, NicFacts, Provenance, Topology
 
 KIND = "nvidia-smi topo -m"
-PCIE_WIDTH = 16
 DEFAULT_GENERATION = 4
 NVSWITCH_ID = "NVS"
 
@@ -27,28 +27,31 @@ _PCIE_OF_CAPABILITY = {60: 3, 70: 3, 75: 3, 80: 4, 86: 4, 90: 5, 100: 5}
 """PCIe generation of data-centre GPUs by compute capability (their data sheets)."""
 
 
-def from_matrix(facts: MatrixFacts) -> Topology:
+def from_matrix(facts: MatrixFacts, models: Mapping[str, GpuModel] | None = None) -> Topology:
     """The topology of a path matrix: NVLinks as its NV# say, and the smallest PCIe tree that explains the rest.
 
     `topo.writers.matrix` of the result gives the same letters back. Ids are the matrix's labels, `numa0`,
-    `numa0/bridge0`, `numa0/switch0`, `NVS0`; pairs that the text does not show are `hidden_pairs`.
+    `numa0/bridge0`, `numa0/switch0`, `NVS0`; pairs that the text does not show are `hidden_pairs`. `models` are the
+    products of the GPUs by label, as far as another source names them: they set rates that are assumed without.
     """
-    return _Merge(facts).topology()
+    return _Merge(facts, models or {}).topology()
 
 
 class _Merge:
     """Builds devices and links in order; each method adds one kind of thing."""
 
-    def __init__(self, facts: MatrixFacts) -> None:
+    def __init__(self, facts: MatrixFacts, models: Mapping[str, GpuModel]) -> None:
         self._facts = facts
+        self._models = models
         self._numa = dict(facts.numa)
         self._cpu_list = dict(facts.cpu_affinity)
         self._memory_nodes = {name: int(text) for name, text in facts.gpu_numa_id if text.isdigit()}
-        self._tree = smallest_tree(facts.names, facts.letters, self._places())
+        self._tree = smallest_tree(facts.names, facts.pcie_letters, self._places())
         self._groups = nvlink_groups(
             facts.gpus,
             self._nvlink_counts(),
             own_cpu_memory=any(self._shares_memory(node) for node in self._tree.nodes),
+            capabilities={name: model.compute_capability for name, model in models.items()},
         )
         self._generation = self._pcie_generation()
         self._pcie_bytes_per_s = catalog.pcie_bytes_per_s(self._generation, PCIE_WIDTH)
@@ -72,8 +75,16 @@ class _Merge:
             gpu_ids=self._facts.gpus,
             provenance=(Provenance(KIND, self._facts.source),),
             complete=self._facts.complete,
-            findings=notes(self._findings()),
+            findings=all_notes(self._understood()),
             hidden_pairs=tuple(pair for pair, letters in self._facts.cells if letters is None),
+        )
+
+    def _understood(self) -> Understood:
+        places = {name: node_id for name, (node_id, _) in self._node_of.items()}
+        numbers = {name: number for name in self._facts.names if (number := self._numa_number(name)) is not None}
+        placed = frozenset(self._places())
+        return Understood(
+            self._facts, self._tree, self._groups, places, numbers, placed, tuple(self._memory_nodes), self._generation
         )
 
     # --- what the facts say of places ---
@@ -82,7 +93,7 @@ class _Merge:
         """NUMA node and CPU list of each device that states one: what decides where letters do not."""
         known = {}
         for name in self._facts.names:
-            numa, cpus = (_stated(column.get(name)) for column in (self._numa, self._cpu_list))
+            numa, cpus = (stated(column.get(name)) for column in (self._numa, self._cpu_list))
             if numa or cpus:
                 # The CPU list alone tells nodes apart where there is no NUMA column; beside one it may be cut.
                 known[name] = (numa, None if numa else cpus)
@@ -202,6 +213,8 @@ class _Merge:
         return sum(name in self._memory_nodes for name in node.all_devices()) > 1
 
     def _pcie_generation(self) -> int:
+        if self._models:
+            return min(model.pcie_generation for model in self._models.values())
         known = [group.compute_capability for group in self._groups if group.compute_capability]
         return _PCIE_OF_CAPABILITY.get(max(known, default=0), DEFAULT_GENERATION)
 
@@ -210,86 +223,11 @@ class _Merge:
     def _gpu(self, name: str) -> Device:
         number = int(name.removeprefix("GPU"))
         numa = self._numa_number(name)
-        return Device(name, "gpu", vendor="nvidia", numa_node=numa, label=name, gpu=GpuFacts(index=number))
+        model = self._models.get(name)
+        facts = GpuFacts(index=number, compute_capability=model.compute_capability if model else None)
+        return Device(name, "gpu", vendor="nvidia", numa_node=numa, label=name, gpu=facts)
 
     def _nic(self, name: str) -> Device:
         os_name = dict(self._facts.nic_legend).get(name)
         facts = NicFacts(index=self._facts.nics.index(name), os_name=os_name)
         return Device(name, "nic", numa_node=self._node_of[name][1], label=name, nic=facts)
-
-    # --- findings ---
-
-    def _findings(self) -> tuple[str, ...]:
-        contradicted = [*self._odd_pairs(), *self._torn_nodes(), *self._mixed_nodes()]
-        return (*self._facts.notes, *contradicted, *self._what_is_hidden(), *self._what_is_assumed())
-
-    def _odd_pairs(self) -> list[str]:
-        return [
-            f"{pair.one}-{pair.other} is {pair.letters}, which no tree explains beside the other letters: the two have "
-            f"an attachment of their own (odd{number})"
-            for number, pair in enumerate(self._tree.shortcuts)
-        ]
-
-    def _torn_nodes(self) -> list[str]:
-        """NUMA nodes whose devices state one number, and SYS between them."""
-        nodes_of: dict[int, set[str]] = {}
-        for name, number in self._stated_numbers().items():
-            nodes_of.setdefault(number, set()).add(self._node_of[name][0])
-        return [
-            f"{', '.join(name for name, stated in self._stated_numbers().items() if stated == number)} state NUMA node "
-            f"{number}, yet are SYS from each other: nodes of their own here (a virtual machine hides the real tree)"
-            for number, nodes in nodes_of.items()
-            if len(nodes) > 1
-        ]
-
-    def _mixed_nodes(self) -> list[str]:
-        """Devices that state different numbers, and letters that join them within one NUMA node."""
-        found = []
-        for node in self._tree.nodes:
-            stated = {name: number for name, number in self._stated_numbers().items() if name in node.all_devices()}
-            if len(set(stated.values())) > 1:
-                numbers = ", ".join(map(str, sorted(set(stated.values()))))
-                found.append(
-                    f"{', '.join(stated)} state NUMA nodes {numbers}, yet letters join them in one: letters are kept"
-                )
-        return found
-
-    def _stated_numbers(self) -> dict[str, int]:
-        return {name: number for name in self._facts.names if (number := self._numa_number(name)) is not None}
-
-    def _what_is_hidden(self) -> list[str]:
-        found = []
-        if self._nvlink_counts():
-            found.append(
-                "PCIe paths of GPU pairs with NVLinks are not shown: -m prints NV# in their place, -mp the paths"
-            )
-        dark = [
-            name
-            for name in self._facts.gpus
-            if not any(self._facts.letters(name, other) in LEVELS for other in self._facts.names)
-        ]
-        placed = self._places()
-        if dark and len(self._facts.names) > 1:
-            by = "by NUMA node or CPU list" if placed else "on one NUMA node, as none is stated"
-            found.append(f"no PCIe path of {', '.join(dark)} is shown: placed {by}, those of a node on one host bridge")
-        adrift = [
-            node.all_devices() for node in self._tree.nodes if placed and placed.keys().isdisjoint(node.all_devices())
-        ]
-        found += [
-            f"{', '.join(names)}: SYS from all that state a NUMA node, so on another one here" for names in adrift
-        ]
-        return found
-
-    def _what_is_assumed(self) -> list[str]:
-        found = [f"{', '.join(group.gpus)}: {group.assumption}" for group in self._groups]
-        found.append(f"PCIe rates are not shown: generation {self._generation} x{PCIE_WIDTH} is assumed at every link")
-        if len(self._tree.nodes) > 1:
-            found.append("what joins the NUMA nodes is not shown: the catalog's unknown processor is assumed")
-        if self._memory_nodes:
-            gpus = ", ".join(self._memory_nodes)
-            found.append(f"the memory of {gpus} is a NUMA node (GPU NUMA ID): NVLink-C2C to the CPU is assumed")
-        return found
-
-
-def _stated(text: str | None) -> str | None:
-    return None if text in (None, "", "N/A") else text

@@ -14,7 +14,7 @@ All others are direct links: 4 GPUs of NV4 need 4 x 3 = 12, which an A100 has; s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MAX_LINKS = 18
 """Most NVLinks of one GPU: H100 and B200 (their data sheets)."""
@@ -30,7 +30,8 @@ Counts = Mapping[tuple[str, str], int]
 class NvlinkGroup:
     """GPUs joined by NVLink: `lanes` per GPU to one NVSwitch, or `pairs` of direct links; the other is empty.
 
-    `compute_capability` is what the counts point to (None: nothing), `assumption` the sentence that says so.
+    `compute_capability` is what the counts point to (None: nothing), `assumption` the sentence that says so, empty
+    where the GPUs' products are known.
     """
 
     gpus: tuple[str, ...]
@@ -40,15 +41,29 @@ class NvlinkGroup:
     assumption: str
 
 
-def nvlink_groups(gpus: Sequence[str], counts: Counts, *, own_cpu_memory: bool = False) -> tuple[NvlinkGroup, ...]:
+def nvlink_groups(
+    gpus: Sequence[str],
+    counts: Counts,
+    *,
+    own_cpu_memory: bool = False,
+    capabilities: Mapping[str, int | None] | None = None,
+) -> tuple[NvlinkGroup, ...]:
     """The groups in the order of their first GPU; GPUs without NVLinks are in none.
 
     `own_cpu_memory` says that two GPUs or more of one CPU are NUMA nodes of it, which only Grace-Blackwell has.
+    `capabilities` are those of GPUs whose product is known.
     """
-    return tuple(
+    groups = (
         _group(members, counts, is_all=len(members) == len(gpus), own_cpu_memory=own_cpu_memory)
         for members in _components(gpus, counts)
     )
+    return tuple(_with_known(group, capabilities or {}) for group in groups)
+
+
+def _with_known(group: NvlinkGroup, capabilities: Mapping[str, int | None]) -> NvlinkGroup:
+    """The group at the capability of its GPUs' products, where one of them is known; nothing is assumed then."""
+    known = [capability for gpu in group.gpus if (capability := capabilities.get(gpu)) is not None]
+    return replace(group, compute_capability=min(known), assumption="") if known else group
 
 
 def _components(gpus: Sequence[str], counts: Counts) -> list[tuple[str, ...]]:

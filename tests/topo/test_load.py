@@ -62,14 +62,18 @@ def test_nodes_give_a_cluster() -> None:
 
 
 def test_a_folder_gives_the_topology_that_says_the_most(tmp_path: Path) -> None:
-    (tmp_path / "a-matrix.txt").write_text(MATRIX)
+    (tmp_path / "a-matrix.txt").write_text(write(preset("dgx-h100"), "matrix"))
     (tmp_path / "b-error.txt").write_text("NVIDIA-SMI has failed because of the driver\n")
     (tmp_path / "c-image.png").write_bytes(b"\x89PNG\0")
     (tmp_path / ".hidden.xml").write_text("<system>")
-    assert loaded(str(tmp_path)).num_ranks == 2
-    (tmp_path / "z.xml").write_text(write(preset("dgx-h100"), "nccl-xml"))
     assert loaded(str(tmp_path)).num_ranks == 8
-    (tmp_path / "y.xml").write_text(write(preset("dgx-h100"), "nccl-xml"))
+    (tmp_path / "z.xml").write_text(write(preset("dgx-h100"), "nccl-xml"))
+    assert loaded(str(tmp_path)).provenance[0].kind == "NCCL topology XML"
+    assert loaded(str(tmp_path)).name == tmp_path.name
+    (tmp_path / "x.xml").write_text((tmp_path / "z.xml").read_text())
+    assert loaded(str(tmp_path)).num_ranks == 8, "the same text twice is one"
+    (tmp_path / "x.xml").unlink()
+    (tmp_path / "y.xml").write_text(write(preset("dgx-h100"), "nccl-xml") + "<!-- again -->")
     with pytest.raises(CaptureError, match=r"several topologies in NCCL topology XML: give one of .*y\.xml, .*z\.xml"):
         loaded(str(tmp_path))
 
@@ -83,9 +87,15 @@ def test_a_folder_without_a_topology_is_refused(tmp_path: Path) -> None:
 
 
 def test_captures_named_one_by_one_are_one_machine(tmp_path: Path) -> None:
-    for name, text in (("m.txt", MATRIX), ("m.xml", write(preset("pcie-4gpu"), "nccl-xml"))):
+    for name, text in (
+        ("m.txt", write(preset("pcie-4gpu"), "matrix")),
+        ("m.xml", write(preset("pcie-4gpu"), "nccl-xml")),
+        ("other.txt", MATRIX),
+    ):
         (tmp_path / name).write_text(text)
     assert read_paths([str(tmp_path / "m.txt"), str(tmp_path / "m.xml")]).num_ranks == 4
+    with pytest.raises(CaptureError, match=r"different machines: .*other\.txt.* shows 2 GPUs, yet .*m\.xml.* 4"):
+        read_paths([str(tmp_path / "other.txt"), str(tmp_path / "m.xml")])
 
 
 @pytest.mark.skipif(not CAPTURES, reason=NO_CORPUS)

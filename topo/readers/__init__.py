@@ -42,16 +42,23 @@ class Reader:
     def topology(self, text: str, source: str = "") -> Topology:
         """The topology that the text describes; CaptureError where it cannot be read, or the format gives none."""
         if self.supporting:
-            raise CaptureError(
-                f"the output of {self.title} tells facts about a machine, but not how it is built: give its topology "
-                f"as well, in one of {titles()}",
-                source=source,
-            )
-        found = self.read(text, source)
+            raise self.no_topology(source)
+        return self.build(self.read(text, source))
+
+    def no_topology(self, source: str) -> CaptureError:
+        """The error that this format alone gives no topology."""
+        return CaptureError(
+            f"the output of {self.title} tells facts about a machine, but not how it is built: give its topology as "
+            f"well, in one of {titles()}",
+            source=source,
+        )
+
+    def build(self, facts: Any) -> Topology:
+        """The topology that facts of this format (what `read` returns) describe."""
         if self.finish:
             module, _, function = self.finish.partition(":")
-            found = getattr(import_module(module), function)(found)
-        topology: Topology = found
+            facts = getattr(import_module(module), function)(facts)
+        topology: Topology = facts
         return topology
 
 

@@ -83,6 +83,14 @@ class PciFunction:
         return self.buses is not None or self.class_code == "0604" or self.kind.lower().startswith("pci bridge")
 
     @property
+    def is_gpu(self) -> bool:
+        """Whether it is a display controller or an accelerator, and of a vendor of GPUs for computing."""
+        of_class = self.kind.lower().startswith(("3d contr", "vga comp", "display contr", "processing acc"))
+        by_code = (self.class_code or "")[:2] in ("03", "12")
+        by_name = "nvidia" in self.name.lower() or "[amd" in self.name.lower()
+        return (of_class or by_code) and (by_name or self.vendor_id in ("10de", "1002"))
+
+    @property
     def is_narrowed(self) -> bool:
         """Whether its link has fewer lanes than the function has."""
         return bool(self.current and self.capable and (self.current.width or 99) < (self.capable.width or 0))
@@ -121,6 +129,11 @@ class LspciFacts:
             if bridge.buses[0] <= number <= bridge.buses[1]
         ]
         return tuple(sorted(above, key=lambda bridge: -(bridge.buses or (0, 0))[0]))
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The addresses of GPUs for computing: display controllers and accelerators of NVIDIA and AMD."""
+        return tuple(f.address for f in self.functions if f.address and f.is_gpu)
 
     @property
     def redirecting(self) -> tuple[PciFunction, ...]:

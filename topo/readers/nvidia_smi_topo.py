@@ -7,7 +7,7 @@ Letters are kept as the driver prints them, except that SOC (drivers before NUMA
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -41,7 +41,8 @@ class MatrixFacts:
     its letters or None where the text does not show them. The affinities are pairs of label and text as printed: `""`
     is an empty CPU affinity (no allowed CPU on that node), `N/A` what the driver does not know; a row that lacks the
     column is absent. `nic_legend` maps labels to the interfaces' own names. `row_lines` are the lines of the rows.
-    `notes` are sentences about the text. `complete` is False where rows or cells are missing.
+    `notes` are sentences about the text. `complete` is False where rows or cells are missing. `behind_nvlinks` holds
+    the PCIe path of pairs with NV#, where a second matrix (`-mp`) shows it.
     """
 
     names: tuple[str, ...]
@@ -54,6 +55,7 @@ class MatrixFacts:
     complete: bool = True
     notes: tuple[str, ...] = ()
     source: str = ""
+    behind_nvlinks: tuple[tuple[tuple[str, str], str], ...] = ()
 
     @cached_property
     def _letters(self) -> dict[tuple[str, str], str | None]:
@@ -68,6 +70,23 @@ class MatrixFacts:
     def nics(self) -> tuple[str, ...]:
         """The labels of network interfaces, in header order."""
         return tuple(name for name in self.names if not is_gpu(name))
+
+    @cached_property
+    def _behind(self) -> dict[tuple[str, str], str]:
+        return dict(self.behind_nvlinks)
+
+    @cached_property
+    def _row_lines(self) -> dict[str, int]:
+        return dict(self.row_lines)
+
+    def line(self, name: str) -> int | None:
+        """The line of that label's row, None where the text lacks it."""
+        return self._row_lines.get(name)
+
+    def pcie_letters(self, one: str, other: str) -> str | None:
+        """The letters of the pair's PCIe path, in either order; those behind NV# are known from `-mp` alone."""
+        behind = self._behind.get((one, other), self._behind.get((other, one)))
+        return behind or self.letters(one, other)
 
     def letters(self, one: str, other: str) -> str | None:
         """The letters between two labels, in either order; None where the text does not show them."""
@@ -103,7 +122,7 @@ def read(text: str, source: str = "") -> MatrixFacts:
         if headless is None:
             raise _no_matrix(parser, tables, text, source)
         matrices = [headless]
-    facts = _one_machine([_facts(table, source) for table in matrices], source)
+    facts = one_machine([_facts(table, source) for table in matrices])
     legend = tuple((nic, name) for nic, name in _NIC_LEGEND.findall(text) if nic in facts.names)
     return replace(facts, nic_legend=tuple(dict(legend).items()), notes=facts.notes + _notes(text))
 
@@ -177,23 +196,39 @@ def _column(column: str, rows: Mapping[str, Row]) -> Pairs:
     return tuple((name, row.values[column]) for name, row in rows.items() if is_gpu(name) and column in row.values)
 
 
-def _one_machine(found: list[MatrixFacts], source: str) -> MatrixFacts:
-    """The matrix with the most letters, where all are of one machine (`-m` beside `-mp`, or the same twice)."""
-    best = max(found, key=lambda facts: sum((letters or "").startswith("NV") for _, letters in facts.cells))
+def one_machine(found: Sequence[MatrixFacts]) -> MatrixFacts:
+    """The matrix with the most NV#, with the PCIe paths that another one (`-mp`) shows of the same pairs.
+
+    CaptureError where they are of several machines: other devices, or other letters.
+    """
+    best = max(found, key=lambda facts: sum(_is_nvlink(letters) for _, letters in facts.cells))
+    behind: dict[tuple[str, str], str] = {}
     for facts in found:
-        clash = facts.names != best.names or any(
-            letters and known and letters != known and not known.startswith("NV")
-            for (_, letters), (_, known) in zip(facts.cells, best.cells, strict=False)
-        )
+        clash = facts.names != best.names
+        for (pair, letters), (_, known) in zip(facts.cells, best.cells, strict=False):
+            if letters and known and letters != known:
+                clash = clash or not _is_nvlink(known) or _is_nvlink(letters)
+                behind.setdefault(pair, letters)
         if clash:
-            lines = [facts.row_lines[0][1], best.row_lines[0][1]]
-            raise CaptureError(
-                f"two different matrices (rows from lines {min(lines)} and {max(lines)}): expected one machine, give "
-                "one file per machine",
-                source=source,
-                line=max(lines),
-            )
-    return best
+            raise _two_machines(facts, best)
+    return replace(best, behind_nvlinks=tuple(behind.items()))
+
+
+def _is_nvlink(letters: str | None) -> bool:
+    return letters is not None and letters.startswith("NV")
+
+
+def _two_machines(one: MatrixFacts, other: MatrixFacts) -> CaptureError:
+    first, second = sorted((one, other), key=lambda facts: (facts.source, facts.row_lines[0][1]))
+    lines = (first.row_lines[0][1], second.row_lines[0][1])
+    rows = f"rows from lines {lines[0]} and {lines[1]}"
+    if first.source != second.source:
+        rows = f"rows from line {lines[0]} of {first.source} and line {lines[1]} of {second.source}"
+    return CaptureError(
+        f"two different matrices ({rows}): expected one machine, give one file per machine",
+        source=second.source,
+        line=lines[1],
+    )
 
 
 def _notes(text: str) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from itertools import combinations
 from topo import catalog
 from topo.errors import CaptureError
 from topo.finding import notes
-from topo.merge import DEFAULT_GENERATION, PCIE_WIDTH
+from topo.matrix_notes import PCIE_WIDTH
+from topo.merge import DEFAULT_GENERATION
 from topo.readers.rocm_facts import UNKNOWN_TYPE, Pair, RocmFacts, RocmGpu
 from topo.topology import Device, GpuFacts, Link, LinkKind, PciFacts, Provenance, Topology
 

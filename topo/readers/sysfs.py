@@ -51,10 +51,9 @@ def read(text: str, source: str = "") -> Topology:
     `complete` is False where the machine has GPUs, since /sys does not tell how they are joined. CaptureError where
     the snapshot is malformed or names no usable core.
     """
-    snapshot = jsonio.decode(text, Snapshot, SCHEMA, source)
-    if not snapshot.affinity:
+    machine = _Machine(snapshot(text, source), source)
+    if not machine.snapshot.affinity:
         raise CaptureError("$.affinity names no usable CPU: capture it again", source=source)
-    machine = _Machine(snapshot, source)
     machine.add_numa_nodes()
     machine.add_processes()
     machine.add_nics()
@@ -71,6 +70,11 @@ def read(text: str, source: str = "") -> Topology:
         complete=not gpus,
         findings=notes(machine.findings),
     )
+
+
+def snapshot(text: str, source: str = "") -> Snapshot:
+    """The files and links of a snapshot as they were captured; CaptureError where it is malformed."""
+    return jsonio.decode(text, Snapshot, SCHEMA, source)
 
 
 def parse_cpu_list(text: str, source: str = "") -> tuple[int, ...]:

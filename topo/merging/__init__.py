@@ -1,0 +1,5 @@
+"""Several captures of one machine -> one topology: `merge` is the way in."""
+
+from topo.merging.merge import merge
+
+__all__ = ["merge"]
