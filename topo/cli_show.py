@@ -42,7 +42,10 @@ def show(topology: TopologyArgument, form: str | None, output: Path | None) -> N
 @click.command(short_help="List the machines that are known by name.")
 @output_options("table", "json", "csv", "md")
 def presets(output: Output) -> None:
-    """List the machines that are known by name, to be given instead of a capture."""
+    """List the machines that are known by name, to be given instead of a capture.
+
+    In the descriptions 8x400 Gb/s are 8 NICs of 400 Gb/s each, and NV4 are 4 NVLinks.
+    """
     from topo import jsonio
     from topo.presets import PRESETS
 

@@ -46,15 +46,48 @@ class CaptureError(TopoError, ValueError):
 
 
 class NameChoiceError(TopoError, ValueError):
-    """A name that is none of the known ones; the message holds the nearest valid spelling."""
+    """A name that is none of the known ones; the message holds the nearest valid spelling.
 
-    def __init__(self, what: str, given: str, known: Iterable[str]) -> None:
-        import difflib
+    A few known names are all given. Of many, only the nearest are, with `listing`, the command that lists them all.
+    """
 
+    def __init__(self, what: str, given: str, known: Iterable[str], *, listing: str = "") -> None:
         choices = sorted(known)
-        near = difflib.get_close_matches(given, choices, n=1, cutoff=0.5)
+        near = nearest(given, choices)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        super().__init__(f"unknown {what} {given!r}: {hint}known are {', '.join(choices)}")
+        says = f"known are {', '.join(choices)}"
+        if len(choices) > MOST_LISTED:
+            others = f"also near are {', '.join(near[1:])}; " if near[1:] else ""
+            none_near = "" if near else "none that is known is near; "
+            where = f"{listing} lists all {len(choices)}" if listing else f"{len(choices)} are known"
+            says = f"{none_near}{others}{where}"
+        super().__init__(f"unknown {what} {given!r}: {hint}{says}")
+
+
+MOST_LISTED = 12
+"""So many known names are given in full where one is unknown; of more, only the nearest."""
+
+_MOST_NEAR = 5
+_LEAST_ALIKE = 0.5
+_FOR_A_PART = 0.25
+
+
+def nearest(given: str, known: Iterable[str]) -> list[str]:
+    """The known names that `given` may mean, likeliest first, at most 5: alike (in either case), or longer by some.
+
+    >>> nearest("h100", ["dgx-a100", "dgx-h100", "t4"])
+    ['dgx-h100', 'dgx-a100']
+    """
+    import difflib
+
+    word = given.strip().lower()
+    scores: dict[str, float] = {}
+    for name in known:
+        matcher = difflib.SequenceMatcher(None, name.lower(), word)
+        part = _FOR_A_PART if len(word) > 1 and word in name.lower() else 0.0
+        if (score := matcher.ratio() + part) >= _LEAST_ALIKE:
+            scores[name] = score
+    return sorted(scores, key=lambda name: -scores[name])[:_MOST_NEAR]
 
 
 class RouteError(TopoError):

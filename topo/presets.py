@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from topo.machines.machine import Machine
     from topo.topology import Topology
 
-__all__ = ["PRESETS", "SHAPES", "Preset", "is_synthetic", "preset", "synthetic"]
+__all__ = ["LISTING", "PRESETS", "SHAPES", "Preset", "is_synthetic", "preset", "synthetic"]
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,12 @@ class _Presets(Mapping[str, Preset]):
 PRESETS: Mapping[str, Preset] = _Presets()
 """All machines by name."""
 
+LISTING = "topo presets"
+"""The command that lists them."""
+
 
 def preset(name: str) -> Topology:
     """The machine of that name; NameChoiceError with the nearest one where there is none."""
     if name not in PRESETS:
-        raise NameChoiceError("preset", name, PRESETS)
+        raise NameChoiceError("preset", name, PRESETS, listing=LISTING)
     return PRESETS[name].build()

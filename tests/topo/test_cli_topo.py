@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from topo.cli import main
 from topo.errors import Deadlock, EnvironmentMissing
+from topo.presets import PRESETS
 from topo.writers import WRITERS
 
 MATRIX = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n"
@@ -137,6 +138,12 @@ def test_presets_in_every_format() -> None:
     assert document["rows"][0]["num_gpus"] == 8
     assert topo("presets", "--format", "md").stdout.startswith("| preset | GPUs |")
     assert topo("presets").stdout.startswith("preset")
+
+
+def test_presets_are_a_line_each_that_fits_80_columns() -> None:
+    lines = topo("presets").stdout.splitlines()
+    assert len(lines) == 1 + len(PRESETS)
+    assert not [line for line in lines if len(line) > 80]
 
 
 BAD = {

@@ -84,28 +84,28 @@ _NDV5 = replace(
 )
 
 ROWS: tuple[tuple[str, str, Machine], ...] = (
-    ("p3dn-v100", "AWS p3dn: 8 V100, hybrid cube mesh, one EFA of 100 Gb/s", _P3DN),
-    ("aws-p4d-a100", "AWS p4d: 8 A100 40 GB with NVSwitch, 4 EFAs of 100 Gb/s", _P4D),
-    ("aws-p4de-a100", "AWS p4de: 8 A100 80 GB with NVSwitch, 4 EFAs of 100 Gb/s", replace(_P4D, gpu=parts.A100_SXM)),
-    ("aws-p5-h100", "AWS p5: 8 H100 with NVSwitch, an EFA of 400 Gb/s for each", _P5),
-    ("aws-p5en-h200", "AWS p5en: 8 H200 with NVSwitch, an EFA of 400 Gb/s for each", _P5EN),
-    ("aws-p5en-h200-16nic", "AWS p5en: 8 H200 with NVSwitch, two EFAs of 200 Gb/s for each", _P5EN_16),
-    ("azure-ndv2-v100", "Azure NDv2: 8 V100, hybrid cube mesh, one NIC of 100 Gb/s", _NDV2),
-    ("azure-ndv4-a100", "Azure NDv4: 8 A100 with NVSwitch, a NIC of 200 Gb/s for each", _NDV4),
-    ("azure-ndv5-h100", "Azure NDv5: 8 H100 with NVSwitch, a NIC of 400 Gb/s for each", _NDV5),
+    ("p3dn-v100", "AWS p3dn: V100 hybrid cube mesh, EFA 100 Gb/s", _P3DN),
+    ("aws-p4d-a100", "AWS p4d: A100 40 GB on NVSwitch, EFA 4x100 Gb/s", _P4D),
+    ("aws-p4de-a100", "AWS p4de: A100 80 GB on NVSwitch, 4x100 Gb/s", replace(_P4D, gpu=parts.A100_SXM)),
+    ("aws-p5-h100", "AWS p5: H100 on NVSwitch, 8 EFAs of 400 Gb/s", _P5),
+    ("aws-p5en-h200", "AWS p5en: H200 on NVSwitch, 8 EFAs of 400 Gb/s", _P5EN),
+    ("aws-p5en-h200-16nic", "AWS p5en: H200 on NVSwitch, 16 EFAs of 200 Gb/s", _P5EN_16),
+    ("azure-ndv2-v100", "Azure NDv2: V100 hybrid cube mesh, 1x100 Gb/s", _NDV2),
+    ("azure-ndv4-a100", "Azure NDv4: A100 on NVSwitch, 8x200 Gb/s", _NDV4),
+    ("azure-ndv5-h100", "Azure NDv5: H100 on NVSwitch, 8x400 Gb/s", _NDV5),
     (
         "gcp-a3high",
-        "Google A3 High: 8 H100 with NVSwitch, 4 NICs of 200 Gb/s",
+        "Google A3 High: H100 on NVSwitch, 4x200 Gb/s",
         replace(HGX_H100_4NIC, nic=parts.CONNECTX_7_200G),
     ),
     (
         "gcp-a3mega",
-        "Google A3 Mega: 8 H100 with NVSwitch, 8 NICs of 200 Gb/s",
+        "Google A3 Mega: H100 on NVSwitch, 8x200 Gb/s",
         replace(HGX_H100_4NIC, layout=("(GGNN)(GGNN)",) * 2, nic=parts.CONNECTX_7_200G),
     ),
     (
         "oci-a100-16x100",
-        "Oracle BM.GPU4.8: 8 A100 with NVSwitch, 16 NICs of 100 Gb/s",
+        "Oracle BM.GPU4.8: A100, NVSwitch, 16x100 Gb/s",
         replace(DGX_A100, layout=("(GGNNNN)",) * 4, gpu=parts.A100_SXM_40GB, nic=parts.CONNECTX_5),
     ),
 )

@@ -42,14 +42,14 @@ _GB10 = Machine(
 )
 
 ROWS: tuple[tuple[str, str, Machine], ...] = (
-    ("alps-gh200x4", "Alps: 4 GH200, 6 NVLinks between any two, 4 Slingshot NICs of 200 Gb/s", _GH200),
-    ("gb200-1tray", "one GB200 tray: 4 GPUs on two Grace, 18 NVLinks each to NVSwitch, 4 NICs of 400 Gb/s", _TRAY),
+    ("alps-gh200x4", "Alps: GH200, NV6 between any two, 4x200 Gb/s", _GH200),
+    ("gb200-1tray", "GB200 tray: two Grace, NVSwitch, 4x400 Gb/s", _TRAY),
     ("gb200-nvl8", "2 GB200 trays in one NVLink domain", replace(_TRAY, num_hosts=2)),
     ("gb200-16tray", "16 GB200 trays in one NVLink domain", replace(_TRAY, num_hosts=16)),
-    ("gb200-nvl72", "a whole GB200 rack: 18 trays, 72 GPUs in one NVLink domain", replace(_TRAY, num_hosts=18)),
-    ("gb300-1tray", "one GB300 tray: 4 GPUs on two Grace, 18 NVLinks each to NVSwitch, 4 NICs of 800 Gb/s", _TRAY_300),
+    ("gb200-nvl72", "GB200 rack: 18 trays in one NVLink domain", replace(_TRAY, num_hosts=18)),
+    ("gb300-1tray", "GB300 tray: two Grace, NVSwitch, 4x800 Gb/s", _TRAY_300),
     ("gb300-2tray", "2 GB300 trays in one NVLink domain", replace(_TRAY_300, num_hosts=2)),
     ("gb300-16tray", "16 GB300 trays in one NVLink domain", replace(_TRAY_300, num_hosts=16)),
-    ("dgx-spark", "1 GB10 on an Arm processor, 2 NICs of 100 Gb/s on PCIe x4", _GB10),
+    ("dgx-spark", "GB10 on an Arm processor, 2x100 Gb/s on PCIe x4", _GB10),
 )
 """Name, description and machine."""
