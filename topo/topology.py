@@ -214,9 +214,8 @@ class Topology:
 
     def device(self, device_id: str) -> Device:
         """The device of that id; TopologyError with the known ids where there is none."""
-        device = self._by_id.get(device_id)
-        if device is not None:
-            return device
+        if device_id in self._by_id:
+            return self._by_id[device_id]
         raise TopologyError(f"no device {device_id!r}: known are {_some(d.id for d in self.devices)}")
 
     def of_kind(self, *kinds: DeviceKind) -> tuple[Device, ...]:
@@ -304,8 +303,7 @@ def _ranks_are_devices(topology: Topology) -> None:
     by_id = {device.id: device for device in topology.devices}
     seen: set[str] = set()
     for rank, gpu_id in enumerate(topology.gpu_ids):
-        device = by_id.get(gpu_id)
-        if device is None:
+        if (device := by_id.get(gpu_id)) is None:
             raise TopologyError(f"rank {rank} is {gpu_id!r}, which is no device: known are {_some(sorted(by_id))}")
         if device.kind not in RANK_KINDS:
             raise TopologyError(f"rank {rank} is {gpu_id!r}, a {device.kind}: a rank is a gpu or a process")
@@ -331,10 +329,8 @@ def _reachable(topology: Topology, start: str, *, forward: bool) -> set[str]:
     neighbours: defaultdict[str, list[str]] = defaultdict(list)
     for link in topology.links:
         if link.state == "active":
-            if forward:
-                neighbours[link.src].append(link.dst)
-            else:
-                neighbours[link.dst].append(link.src)
+            near, far = (link.src, link.dst) if forward else (link.dst, link.src)
+            neighbours[near].append(far)
     reached, todo = {start}, [start]
     while todo:
         new = [far for far in neighbours.pop(todo.pop(), ()) if far not in reached]
