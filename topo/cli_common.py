@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from topo.topology import Topology
 
 __all__ = [
+    "FABRIC_HELP",
     "Cell",
     "Column",
     "Output",
@@ -29,6 +30,12 @@ __all__ = [
     "topology_argument",
     "write_atomically",
 ]
+
+FABRIC_HELP = (
+    "What joins the nodes: flat (one switch, the default), rail (a switch per NIC of a node) or fat-tree:RATIO (a "
+    "switch per group of nodes, uplinks of its ports over RATIO). Each takes bandwidth and latency, fat-tree also "
+    "nodes_per_leaf: flat,bandwidth=400Gb/s,latency=2us or fat-tree:2,nodes_per_leaf=16."
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -43,9 +50,11 @@ class TopologyArgument:
     fabric: str | None = None
 
     def load(self) -> Topology | Cluster:
-        """The machine, or the cluster that --nodes asks for."""
+        """The machine, or the cluster that --nodes asks for; UsageError for a fabric that has nothing to join."""
         from topo.load import load_topology
 
+        if self.fabric is not None and self.nodes == 1:
+            raise click.UsageError(f"--fabric {self.fabric} joins nodes, and there is one: add --nodes 2 or more")
         return load_topology(self.text, nodes=self.nodes, gpus=self.gpus, fabric=self.fabric)
 
 
@@ -60,9 +69,7 @@ def topology_argument(command: Command) -> Command:
         click.argument("topology"),
         click.option("--nodes", type=click.IntRange(min=1), default=1, help="How often the node stands."),
         click.option("--gpus", metavar="LIST", help="GPUs that take part, such as 0-3,6 (default: all)."),
-        click.option(
-            "--fabric", metavar="TEXT", help="What joins the nodes, such as flat,latency=2us, rail or fat-tree:2."
-        ),
+        click.option("--fabric", metavar="TEXT", help=FABRIC_HELP),
     )
     return _apply(options, wrapped, command)
 

@@ -35,7 +35,7 @@ def show(topology: TopologyArgument, form: str | None, output: Path | None) -> N
     """
     from topo.writers import write
 
-    chosen = form or (SUFFIXES.get(output.suffix, "text") if output else "text")
+    chosen = form or _form_of(output)
     Output(chosen, output).write(write(_as_one(topology), chosen))
 
 
@@ -53,6 +53,17 @@ def presets(output: Output) -> None:
     columns = (Column("preset", "preset"), Column("GPUs", "num_gpus"), Column("description", "description"))
     table = Table(columns, rows)
     output.emit(table, lambda: jsonio.encode_rows("presets/1", [column.key for column in columns], rows))
+
+
+def _form_of(output: Path | None) -> str:
+    """The form that a file's suffix asks for: text where there is none, UsageError where no form has it."""
+    if output is None or not output.suffix:
+        return "text"
+    form = SUFFIXES.get(output.suffix.lower())
+    if form is None:
+        known = ", ".join(f"{suffix} ({known})" for suffix, known in SUFFIXES.items())
+        raise click.UsageError(f"-o {output}: no form has the suffix {output.suffix}: give --as, or one of {known}")
+    return form
 
 
 def _as_one(argument: TopologyArgument) -> Topology:

@@ -73,7 +73,7 @@ _FOR_A_PART = 0.25
 
 
 def nearest(given: str, known: Iterable[str]) -> list[str]:
-    """The known names that `given` may mean, likeliest first, at most 5: alike (in either case), or longer by some.
+    """The known names that `given` may mean, likeliest first, at most 5: alike (in either case), or holding it.
 
     >>> nearest("h100", ["dgx-a100", "dgx-h100", "t4"])
     ['dgx-h100', 'dgx-a100']

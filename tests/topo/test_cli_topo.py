@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from topo.cli import main
 from topo.errors import Deadlock, EnvironmentMissing
+from topo.fabric import FABRICS
 from topo.presets import PRESETS
 from topo.writers import WRITERS
 
@@ -97,6 +98,19 @@ def test_show_writes_every_form_it_offers(form: str, tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == shown.stdout
 
 
+@pytest.mark.parametrize("name", ["m.JSON", "m.xml", "m", "m.v2"])
+def test_any_suffix_will_do_with_a_form(name: str, tmp_path: Path) -> None:
+    assert topo("show", "dgx-h100", "--as", "matrix", "-o", str(tmp_path / name)).exit_code == 0
+    assert (tmp_path / name).read_text().startswith("\tGPU0")
+    assert topo("show", "dgx-h100", "-o", str(tmp_path / name)).exit_code == (2 if name == "m.v2" else 0)
+
+
+def test_the_help_of_a_fabric_names_them_all() -> None:
+    said = " ".join(topo("show", "--help").stdout.split())
+    assert not [name for name in FABRICS if name not in said]
+    assert not [key for key in ("bandwidth=", "latency=", "nodes_per_leaf=") if key not in said]
+
+
 def test_the_form_follows_from_the_suffix(tmp_path: Path) -> None:
     assert topo("show", "dgx-h100", "-o", str(tmp_path / "m.dot")).exit_code == 0
     assert (tmp_path / "m.dot").read_text().startswith("graph ")
@@ -158,6 +172,9 @@ BAD = {
     "unknown fabric": ["show", "dgx-h100", "--nodes", "2", "--fabric", "fat"],
     "no unit": ["show", "switch:8,bandwidth=200"],
     "unknown unit": ["show", "switch:8,bandwidth=200GBps"],
+    "a fabric for one node": ["show", "dgx-h100", "--fabric", "rail"],
+    "two nodes for NCCL": ["show", "dgx-h100", "--nodes", "2", "--as", "nccl-xml"],
+    "unknown suffix": ["show", "dgx-h100", "-o", "m.png"],
     "output nowhere": ["show", "dgx-h100", "-o", "/nonexistent/folder/x"],
     "capture nowhere": ["discover", "--from", "/nonexistent"],
     "not writable": ["discover", "--save-capture", "/proc/nowhere"],
@@ -169,8 +186,9 @@ def test_bad_usage_is_one_sentence_and_status_2(name: str) -> None:
     result = topo(*BAD[name])
     assert result.exit_code == 2
     assert result.stdout == ""
-    assert result.stderr.startswith("topo: error: ")
-    assert len(result.stderr.splitlines()) == 1
+    *notes, error = result.stderr.splitlines()
+    assert error.startswith("topo: error: ")
+    assert not [note for note in notes if not note.startswith("topo: 2 x dgx-h100 written out")]
 
 
 @pytest.mark.parametrize(
@@ -180,6 +198,8 @@ def test_bad_usage_is_one_sentence_and_status_2(name: str) -> None:
         (["show", "dgx-h100", "--node", "2", "--gpuss", "1"], "Did you mean"),
         (["show", "dgx-h10"], "did you mean 'dgx-h100'?"),
         (["show"], "(see topo show --help)"),
+        (["show", "dgx-h100", "-o", "m.png"], "give --as, or one of .txt (text), .json (json), .xml (nccl-xml), "),
+        (["show", "dgx-h100", "--fabric", "rail"], "--fabric rail joins nodes, and there is one: add --nodes 2"),
     ],
 )
 def test_bad_usage_says_what_is_near(arguments: list[str], words: str) -> None:

@@ -111,6 +111,21 @@ def test_a_machine_without_a_processor_cannot_be_written_for_nccl() -> None:
         writer.render(synthetic("ring:3,bandwidth=1GB/s"))
 
 
+@pytest.mark.parametrize(("name", "num_hosts"), [("dgx-h100", 2), ("gb200-nvl8", 4)])
+@pytest.mark.parametrize("fabric", ["flat", "rail"])
+def test_nodes_on_a_network_cannot_be_written_for_nccl(name: str, num_hosts: int, fabric: str) -> None:
+    cluster = Cluster(preset(name), 2, parse_fabric(fabric)).explicit()
+    with pytest.raises(TopologyError, match=f"is {num_hosts} nodes on a network.*write the node, without --nodes"):
+        writer.render(cluster)
+
+
+@pytest.mark.parametrize("ranks", [(0, 1, 4), (7,), (4, 0), tuple(range(8))])
+@pytest.mark.parametrize("name", ["dgx-h100", "pcie-8gpu"])
+def test_gpus_that_take_part_are_those_of_the_nccl_xml(name: str, ranks: tuple[int, ...]) -> None:
+    some = preset(name).take_ranks(ranks)
+    assert nccl_xml.read(writer.render(some)).gpu_ids == some.gpu_ids
+
+
 def test_a_dead_link_is_seen() -> None:
     topology = synthetic("fully-connected:3,bandwidth=1GB/s")
     links = tuple(replace(link, state="inactive") if link.id == "GPU0->GPU1" else link for link in topology.links)

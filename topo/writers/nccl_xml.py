@@ -24,15 +24,11 @@ def render(topology: Topology) -> str:
     """The XML; read again it gives the same devices and links.
 
     PCIe roots have no element of their own and are left out, as in NCCL. Bus ids that the topology lacks are made up,
-    and a comment says so. TopologyError where there is no NUMA node that holds the GPUs.
+    and a comment says so. TopologyError where there is no NUMA node that holds the GPUs, and for nodes that a network
+    joins: of several hosts NCCL writes only those of one NVLink domain into one file, told apart by their host hash.
     """
-    tree = containment(topology)
-    if not topology.of_kind("cpu"):
-        raise TopologyError(
-            f"{topology.name or 'this topology'} has no NUMA node, and NCCL's XML nests all devices in one: "
-            "write it as json instead"
-        )
-    writer = _Writer(topology, tree)
+    _refuse_what_has_no_words(topology)
+    writer = _Writer(topology, containment(topology))
     writer.lines.append(f'<system version="{"2" if any(link.kind == "xgmi" for link in topology.links) else "1"}">')
     for cpu in topology.of_kind("cpu"):
         writer.add_cpu(cpu)
@@ -41,15 +37,31 @@ def render(topology: Topology) -> str:
     return "\n".join([*comment, *writer.lines]) + "\n"
 
 
+def _refuse_what_has_no_words(topology: Topology) -> None:
+    name = topology.name or "this topology"
+    cpus = topology.of_kind("cpu")
+    if not cpus:
+        raise TopologyError(f"{name} has no NUMA node, and NCCL's XML nests all devices in one: write json instead")
+    hosts = {cpu.host for cpu in cpus}
+    is_one_system = len(hosts) == 1 or all(cpu.cpu and cpu.cpu.host_hash for cpu in cpus)
+    if topology.of_kind("net_switch") or not is_one_system:
+        raise TopologyError(
+            f"{name} is {len(hosts)} nodes on a network, and the file that NCCL_TOPO_FILE names describes one: write "
+            "the node, without --nodes, or write json"
+        )
+
+
 @dataclass
 class _Writer:
     topology: Topology
     tree: Containment
     lines: list[str] = field(default_factory=list)
     invented: dict[str, str] = field(default_factory=dict)
+    ranks: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Bus ids first, since links name their targets by them."""
+        self.ranks = _ranks(self.topology)
         taken = {device.pci.bus_id for device in self.topology.devices if device.pci}
         free = (bus for number in count(1) if (bus := f"{number >> 8:04x}:{number & 255:02x}:00.0") not in taken)
         for device in self.topology.devices:
@@ -166,7 +178,7 @@ class _Writer:
             "dev": in_order if facts is None or facts.index is None else facts.index,
             "sm": facts.compute_capability if facts else None,
             "gcn": _GCN_OF_ARCHITECTURE.get(amd, amd.removeprefix("gfx")) if amd else None,
-            "rank": facts.rank if facts and facts.rank is not None else in_order,
+            "rank": self.ranks.get(device.id),
             "gdr": None if facts is None or facts.gdr is None else int(facts.gdr),
             "mlopart": facts.mlopart if facts else None,
         }
@@ -181,6 +193,14 @@ class _Writer:
             return "nvlink", {"target": ANY_NVSWITCH, "count": link.lanes, "tclass": "0x068001"}
         peer_class = (peer.pci.device_class if peer.pci else None) or _CLASSES["gpu"]
         return link.kind, {"target": self._bus_id(peer.id), "count": link.lanes, "tclass": peer_class}
+
+
+def _ranks(topology: Topology) -> dict[str, int]:
+    """The rank of each GPU that takes part: as its source states it where those of all are in order, else counted."""
+    gpus = [topology.device(gpu_id).gpu for gpu_id in topology.gpu_ids]
+    stated = [gpu.rank for gpu in gpus if gpu is not None and gpu.rank is not None]
+    in_order = len(stated) == len(gpus) and stated == sorted(set(stated))
+    return dict(zip(topology.gpu_ids, stated if in_order else range(len(gpus)), strict=True))
 
 
 _LINK_ELEMENTS = ("nvlink", "xgmi", "c2c")
