@@ -32,16 +32,27 @@ _NO_PCIE_BYTES_PER_S = 1e12
 """From this rate on, a link between a NIC and a CPU says that the NIC is no PCIe device (`lo`, bridges)."""
 
 
+@dataclass(frozen=True, slots=True)
+class PortChange:
+    """The port of one NIC in one node works at `factor` of its rate, both ways."""
+
+    node_number: int
+    nic_id: str
+    factor: float
+
+
 @dataclass(frozen=True)
 class Cluster:
     """`count` copies of `node`, joined by `fabric`. Not slotted, so that what follows from it is computed once.
 
-    With more than one node, the node needs a NIC that leads out of it (`nics`): TopologyError otherwise.
+    With more than one node, the node needs a NIC that leads out of it (`nics`): TopologyError otherwise. `changes` are
+    ports that differ from their copies in the other nodes; all else stays folded.
     """
 
     node: Topology
     count: int
     fabric: Fabric = FLAT
+    changes: tuple[PortChange, ...] = ()
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -50,6 +61,26 @@ class Cluster:
             raise TopologyError(f"{self._node_text} has no GPU, so a cluster of it has no rank: take another machine")
         if self.count > 1 and not self.nics:
             raise TopologyError(self._no_way_out())
+        known = {nic.id for nic in self.nics}
+        for change in self.changes:
+            where = f"node{change.node_number}/{change.nic_id}"
+            if not 0 <= change.node_number < self.count or change.nic_id not in known:
+                raise TopologyError(f"there is no port {where} to change: nodes 0 to {self.count - 1}, {sorted(known)}")
+            if not (math.isfinite(change.factor) and change.factor > 0):
+                raise TopologyError(f"port {where} cannot work at {change.factor} of its rate: more than 0 is needed")
+
+    def with_port(self, node_number: int, nic_id: str, factor: float) -> Cluster:
+        """The same cluster with one NIC's port at `factor` of its rate."""
+        return replace(self, changes=(*self.changes, PortChange(node_number, nic_id, factor)))
+
+    def port_factors(self) -> dict[tuple[int, int], float]:
+        """The factor of each changed port by (node number, number of the NIC among `nics`)."""
+        number = {nic.id: index for index, nic in enumerate(self.nics)}
+        factors: dict[tuple[int, int], float] = {}
+        for change in self.changes:
+            place = change.node_number, number[change.nic_id]
+            factors[place] = factors.get(place, 1.0) * change.factor
+        return factors
 
     @property
     def name(self) -> str:
@@ -176,10 +207,12 @@ class Cluster:
             yield Device(switch, "net_switch", label=switch)
 
     def _port_links(self) -> Iterator[Link]:
+        factors = self.port_factors()
         for number in range(self.count):
             for place, nic in enumerate(self.nics):
                 leaf_id = self._wiring.leaf_id(self._wiring.leaf_of(number, place))
-                nic_id, rate = self.device_id(number, nic.id), self.port_bytes_per_s(nic)
+                nic_id = self.device_id(number, nic.id)
+                rate = self.port_bytes_per_s(nic) * factors.get((number, place), 1.0)
                 yield Link(nic_id, leaf_id, "network", rate, latency_s=self.fabric.latency_s / 2)
                 yield Link(leaf_id, nic_id, "network", rate, latency_s=self.fabric.latency_s / 2)
 

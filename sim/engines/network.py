@@ -194,8 +194,11 @@ def _cluster_network(cluster: Cluster, profile: Profile, helpers: Sequence[str])
     shared = profile.transport("network").efficiency
     inside_rates = _effective_rates(node.links, profile)
     port_rates = np.repeat([cluster.port_bytes_per_s(nic) * shared for nic in nics], 2)
+    all_ports = np.tile(port_rates, cluster.count)
+    for (where, nic), factor in cluster.port_factors().items():
+        all_ports[where * ports + 2 * nic : where * ports + 2 * nic + 2] *= factor
     fabric_rates = [link.bandwidth_bytes_per_s * shared for link in fabric]
-    rates = np.concatenate([np.tile(inside_rates, cluster.count), np.tile(port_rates, cluster.count), fabric_rates])
+    rates = np.concatenate([np.tile(inside_rates, cluster.count), all_ports, fabric_rates])
     agents = [node.device(place) for place in (*node.gpu_ids * cluster.count, *helpers)]
     return _with_reduce_links(link_id, rates, routes, agents, profile)
 

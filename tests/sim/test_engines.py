@@ -272,3 +272,16 @@ def test_every_shape_runs_every_algorithm(algorithm: str, num_ranks: int, shape:
     expected = 2 * (num_ranks - 1) * (LATENCY + MIB / (num_ranks * BANDWIDTH))
     if algorithm == "ring":
         assert run.duration_s == pytest.approx(expected, rel=1e-5)
+
+
+def test_one_slow_port_of_a_cluster_is_named_and_slows_all() -> None:
+    whole = Cluster(preset("dgx-h100"), 3)
+    broken = whole.with_port(2, "mlx5_3", 0.5)
+    workload = Workload("all_reduce", 64 * MIB)
+    plan = Simulator(whole).plan(workload, "ring")
+    healthy, slow = (Simulator(machine, engine="steady").run_plan(plan, workload) for machine in (whole, broken))
+    assert slow.limiting is not None
+    assert "node2/mlx5_3" in slow.limiting.link
+    assert slow.duration_s > healthy.duration_s
+    exact = Simulator(broken.explicit(), load_profile("auto", broken), engine="event").run_plan(plan, workload)
+    assert slow.duration_s == pytest.approx(exact.duration_s, rel=0.02)
