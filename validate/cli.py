@@ -14,13 +14,10 @@ if TYPE_CHECKING:
     from sim.profile import Profile
     from topo.cluster import Cluster
     from topo.topology import Topology
-    from validate.documents import Hints
     from validate.jobs import BackendName
-    from validate.session import Request, Session
 
 ALGORITHMS_BY_DEFAULT = "builtin,ring,tree,parameter-server"
 GLOO_RANKS_BY_DEFAULT = 4
-FINDING = 1
 
 
 @click.group()
@@ -85,6 +82,7 @@ def run(
     """
     from sim.collective import collective as collective_of
     from sim.workload import Workload
+    from validate.cli_output import print_session
     from validate.session import Request, run_session
 
     chosen, machine = _place(topology, gpus, backend)
@@ -101,8 +99,7 @@ def run(
     )
     machine = _first_ranks(machine, request.num_ranks)
     session = run_session(request, machine, _profile(profile, machine))
-    _print_session(session, request, output)
-    context.exit(_status(session, gates=topology is not None))
+    context.exit(print_session(session, request, output, gates=topology is not None))
 
 
 @validate.command("compare", short_help="Measured against predicted, or before and after.")
@@ -139,15 +136,16 @@ def compare_files(
     FILE is what nccl-tests printed (or wrote with -J), a measurement/1 document, or what topo validate run wrote.
     With --topology it is held against the prediction, with AFTER against that. Exit status 1: a row is LOW or SLOWER.
     """
+    from validate.cli_output import print_changes, print_comparison
     from validate.documents import Hints
 
     if (after is None) == (topology is None):
         raise click.UsageError("give FILE with --topology TOPOLOGY, or two files BEFORE AFTER")
     if after is not None:
-        context.exit(_print_changes(file, after, Hints(collective, ranks), tolerance, output))
+        context.exit(print_changes(file, after, Hints(collective, ranks), tolerance, output))
     machine = TopologyArgument(topology or "", nodes, gpus, fabric).load()
-    hints = Hints(collective, ranks or machine.num_ranks)
-    context.exit(_print_comparison(file, machine, hints, profile, algorithm, tolerance, output))
+    hints = Hints(collective, ranks, machine.num_ranks)
+    context.exit(print_comparison(file, hints, machine, _profile(profile, machine), algorithm, tolerance, output))
 
 
 def _place(topology: str | None, gpus: str | None, backend: str) -> tuple[BackendName, Topology | Cluster | None]:
@@ -198,90 +196,3 @@ def _profile(text: str, machine: Topology | Cluster | None) -> Profile | None:
     from sim.profile import load_profile
 
     return None if machine is None else load_profile(text, machine)
-
-
-def _print_session(session: Session, request: Request, output: Output) -> None:
-    from topo.jsonio import encode
-    from validate.documents import SCHEMA
-    from validate.report import comparison_rows, comparison_table, session_notes
-
-    found = session.found
-    name = request.workloads[0].collective
-    title = f"{name} over {request.num_ranks} {request.backend} processes: predicted on {found.name}, and measured"
-    derived = {
-        "backend": request.backend,
-        "collective": name,
-        "num_ranks": request.num_ranks,
-        "rows": comparison_rows(found.measurements, session.comparisons),
-    }
-    for sentence in session_notes(session):
-        note(sentence)
-    table = comparison_table(title, found.measurements, session.comparisons)
-    output.emit(table, lambda: encode(found, SCHEMA, derived=derived))
-
-
-def _status(session: Session, *, gates: bool) -> int:
-    """1 where the run failed or a result is wrong, and where a row is LOW if verdicts are to decide; else 0."""
-    found = session.found
-    low = gates and any(row is not None and row.verdict == "LOW" for row in session.comparisons)
-    wrong = any(row.correct is False for row in found.measurements)
-    return FINDING if found.failure is not None or wrong or low else 0
-
-
-def _print_comparison(
-    file: Path,
-    machine: Topology | Cluster,
-    hints: Hints,
-    profile: str,
-    algorithm: str | None,
-    tolerance: float | None,
-    output: Output,
-) -> int:
-    """Print FILE beside the prediction; the exit status."""
-    from topo.jsonio import encode_document
-    from validate.compare import TOLERANCE
-    from validate.documents import read_measurements
-    from validate.report import comparison_rows, comparison_table
-    from validate.session import hold_against
-
-    found = read_measurements(file, hints)
-    for remark in found.remarks:
-        note(f"{file}: {remark}")
-    within = TOLERANCE if tolerance is None else tolerance
-    comparisons = hold_against(found, machine, _profile(profile, machine), algorithm, within)
-    head = {
-        "source": str(file),
-        "topology": machine.name,
-        "collective": found.measurements[0].workload.collective,
-        "num_ranks": machine.num_ranks,
-        "profile": comparisons[0].prediction.profile,
-        "tolerance": within,
-        "remarks": list(found.remarks),
-    }
-    rows = comparison_rows(found.measurements, comparisons)
-    title = f"{head['collective']} on {machine.name}, {machine.num_ranks} ranks: predicted, profile {head['profile']}"
-    table = comparison_table(f"{title}, and measured, {file}", found.measurements, comparisons)
-    output.emit(table, lambda: encode_document("validate-compare/1", {**head, "rows": rows}))
-    for comparison in comparisons:
-        if comparison.verdict != "OK":
-            note(f"{comparison.measurement.workload.num_bytes} bytes {comparison.verdict}: {comparison.reason}")
-    return FINDING if any(row.verdict == "LOW" for row in comparisons) else 0
-
-
-def _print_changes(before: Path, after: Path, hints: Hints, tolerance: float | None, output: Output) -> int:
-    """Print what changed from one measurement to the other; the exit status."""
-    from topo.jsonio import encode_document
-    from validate.compare import CHANGE_TOLERANCE, changes
-    from validate.documents import read_measurements
-    from validate.report import delta_rows, delta_table
-
-    within = CHANGE_TOLERANCE if tolerance is None else tolerance
-    sides = [read_measurements(path, hints) for path in (before, after)]
-    for path, side in zip((before, after), sides, strict=True):
-        for remark in side.remarks:
-            note(f"{path}: {remark}")
-    deltas = changes(sides[0].measurements, sides[1].measurements, within)
-    head = {"before": str(before), "after": str(after), "tolerance": within}
-    table = delta_table(f"{before} before, {after} after", deltas)
-    output.emit(table, lambda: encode_document("validate-changes/1", {**head, "rows": delta_rows(deltas)}))
-    return FINDING if any(delta.verdict == "SLOWER" for delta in deltas) else 0

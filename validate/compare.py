@@ -51,25 +51,31 @@ class Comparison:
     @property
     def reason(self) -> str:
         """The verdict in words: share of what was expected, tolerance, and the link that limits."""
-        share = f"{1 + self.relative_error:.0%} of what is predicted"
+        share = f"{1 + self.relative_error:.0%} of the predicted speed"
         within = f"tolerance {self.tolerance:.0%}"
         if self.verdict == "OK":
             return f"{share}, {within}"
         if self.verdict == "HIGH":
             return f"{share}, {within}: faster than the topology and profile allow, check them"
-        where = f": {self._limit}" if self.prediction.link_loads else ""
+        where = f": {self.limit}" if self.prediction.link_loads else ""
         expected = self.prediction.busbw_bytes_per_s
         rates = f"{format_rate(self.measurement.busbw_bytes_per_s)} of busbw"
         rates += f" where {format_rate(expected)} is expected" if expected is not None else ""
         return f"{share} ({rates}), {within}{where}"
 
     @property
-    def _limit(self) -> str:
+    def limit(self) -> str:
         """What the predicted time goes into: the link that limits, unless it idles for most of it."""
         limiting = self.prediction.limiting
         if limiting is None or limiting.busy_fraction < BUSY_FRACTION:
-            return "at this size latencies decide, not a link"
+            return "latencies decide, not a link"
         return f"limited by {limiting.link}"
+
+    @property
+    def within_samples(self) -> bool:
+        """Whether the predicted time lies between the 10th and 90th percentile of the samples."""
+        low_s, high_s = self.measurement.p10_s, self.measurement.p90_s
+        return low_s is not None and high_s is not None and low_s <= self.prediction.duration_s <= high_s
 
 
 def compare(

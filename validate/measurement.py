@@ -68,6 +68,31 @@ class Measurement:
         return min(self.samples_s)
 
     @property
+    def p10_s(self) -> float | None:
+        """The 10th percentile of the samples in seconds, interpolated; None of a single sample."""
+        return self._quantile_s(0.1)
+
+    @property
+    def p90_s(self) -> float | None:
+        """The 90th percentile of the samples in seconds, interpolated; None of a single sample."""
+        return self._quantile_s(0.9)
+
+    @property
+    def relative_spread(self) -> float | None:
+        """Half of what lies between these two, as a share of the median; None of a single sample."""
+        if self.p10_s is None or self.p90_s is None:
+            return None
+        return (self.p90_s - self.p10_s) / 2 / self.median_s
+
+    def _quantile_s(self, share: float) -> float | None:
+        if len(self.samples_s) < 2:
+            return None
+        ordered = sorted(self.samples_s)
+        below, fraction = divmod(share * (len(ordered) - 1), 1)
+        first, second = ordered[int(below)], ordered[min(int(below) + 1, len(ordered) - 1)]
+        return first + fraction * (second - first)
+
+    @property
     def algbw_bytes_per_s(self) -> float:
         """Bytes of the workload per second of the median (nccl-tests' algbw)."""
         return self.workload.num_bytes / self.median_s

@@ -1,39 +1,48 @@
-"""Comparisons as tables and as rows of JSON: predicted and measured in columns of their own, always."""
+"""Comparisons as tables and as rows of JSON: predicted and measured in columns of their own, always.
+
+A table for people fits a terminal of 80 columns: what it has no room for is in JSON, CSV and Markdown.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from topo.cli_common import Column, Table
-from topo.units import format_rate, format_size
+from topo.table import Cell, Column, Table
+from topo.units import format_size
 from validate.compare import Comparison, Delta
 from validate.measurement import Measurement
-from validate.session import Session
+
+FOR_PEOPLE = "table"
 
 COLUMNS = (
-    Column("size", "num_bytes"),
+    Column("size", "num_bytes", show=format_size),
     Column("algorithm", "algorithm"),
-    Column("predicted us", "predicted_us", ",.2f"),
-    Column("measured us", "measured_us", ",.2f"),
-    Column("error %", "error_percent", "+.1f"),
-    Column("predicted busbw GB/s", "predicted_busbw_gb_per_s", ".2f"),
-    Column("measured busbw GB/s", "measured_busbw_gb_per_s", ".2f"),
-    Column("result", "correct"),
+    Column("predicted\nus", "predicted_us", ",.2f"),
+    Column("measured\nus", "measured_us", ",.2f"),
+    Column("±\n%", "spread_percent", ".0f"),
+    Column("error\n%", "error_percent", "+,.1f"),
     Column("verdict", "verdict"),
-    Column("limiting link (predicted)", "limiting_link"),
+    Column("result", "correct"),
+    Column("predicted busbw\nGB/s", "predicted_busbw_gb_per_s", ".2f"),
+    Column("measured busbw\nGB/s", "measured_busbw_gb_per_s", ".2f"),
+    Column("limiting link\n(predicted)", "limiting_link"),
 )
+NUM_SHOWN = 7
+"""Columns of a table for people; a wrong result stands in the verdict there."""
 
 DELTA_COLUMNS = (
-    Column("size", "num_bytes"),
+    Column("size", "num_bytes", show=format_size),
     Column("algorithm", "algorithm"),
-    Column("before us", "before_us", ",.2f"),
-    Column("after us", "after_us", ",.2f"),
-    Column("after / before", "ratio", ".3f"),
-    Column("95 % from", "low_ratio", ".3f"),
+    Column("before\nus", "before_us", ",.2f"),
+    Column("after\nus", "after_us", ",.2f"),
+    Column("after/\nbefore", "ratio", ".3f"),
+    Column("95 %\nfrom", "low_ratio", ".3f"),
     Column("to", "high_ratio", ".3f"),
     Column("verdict", "verdict"),
 )
+MAY_BE_EMPTY = ("spread_percent", "low_ratio", "high_ratio")
+"""Keys of columns that only several samples fill, and that a table for people leaves out where none does."""
 
 _RESULT = {True: "exact", False: "WRONG", None: "unchecked"}
 
@@ -55,6 +64,9 @@ def _row(found: Measurement, comparison: Comparison | None) -> dict[str, Any]:
         "predicted_algorithm": prediction.algorithm if prediction else None,
         "predicted_s": prediction.duration_s if prediction else None,
         "measured_s": found.median_s,
+        "measured_p10_s": found.p10_s,
+        "measured_p90_s": found.p90_s,
+        "num_samples": len(found.samples_s),
         "relative_error": comparison.relative_error if comparison else None,
         "predicted_busbw_bytes_per_s": prediction.busbw_bytes_per_s if prediction else None,
         "measured_busbw_bytes_per_s": found.busbw_bytes_per_s,
@@ -67,27 +79,31 @@ def _row(found: Measurement, comparison: Comparison | None) -> dict[str, Any]:
 
 
 def comparison_table(
-    title: str, measurements: Sequence[Measurement], comparisons: Sequence[Comparison | None]
+    title: str,
+    measurements: Sequence[Measurement],
+    comparisons: Sequence[Comparison | None],
+    layout: str = FOR_PEOPLE,
 ) -> Table:
-    """The same rows in the units people read."""
+    """The same rows in the units people read, as far as they have room in the layout (a name of --format)."""
     rows = []
-    for row in comparison_rows(measurements, comparisons):
-        error = row["relative_error"]
-        rows.append(
-            (
-                format_size(row["num_bytes"]),
-                row["algorithm"],
-                _scaled(row["predicted_s"], 1e6),
-                _scaled(row["measured_s"], 1e6),
-                None if error is None else error * 100,
-                _scaled(row["predicted_busbw_bytes_per_s"], 1e-9),
-                _scaled(row["measured_busbw_bytes_per_s"], 1e-9),
-                _RESULT[row["correct"]],
-                row["verdict"],
-                row["limiting_link"],
-            )
+    for found, row in zip(measurements, comparison_rows(measurements, comparisons), strict=True):
+        cells: tuple[Cell, ...] = (
+            row["num_bytes"],
+            row["algorithm"],
+            _scaled(row["predicted_s"], 1e6),
+            row["measured_s"] * 1e6,
+            _scaled(found.relative_spread, 100),
+            _scaled(row["relative_error"], 100),
+            "WRONG" if layout == FOR_PEOPLE and row["correct"] is False else row["verdict"],
+            _RESULT[row["correct"]],
+            _scaled(row["predicted_busbw_bytes_per_s"], 1e-9),
+            row["measured_busbw_bytes_per_s"] * 1e-9,
+            row["limiting_link"],
         )
-    return Table(COLUMNS, tuple(rows), title)
+        rows.append(cells)
+    if layout != FOR_PEOPLE:
+        return Table(COLUMNS, tuple(rows), title)
+    return _without_empty(Table(COLUMNS[:NUM_SHOWN], tuple(row[:NUM_SHOWN] for row in rows), title))
 
 
 def delta_rows(deltas: Sequence[Delta]) -> list[dict[str, Any]]:
@@ -110,11 +126,11 @@ def delta_rows(deltas: Sequence[Delta]) -> list[dict[str, Any]]:
     ]
 
 
-def delta_table(title: str, deltas: Sequence[Delta]) -> Table:
+def delta_table(title: str, deltas: Sequence[Delta], layout: str = FOR_PEOPLE) -> Table:
     """The same rows in the units people read."""
-    rows = tuple(
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
-            format_size(row["num_bytes"]),
+            row["num_bytes"],
             row["algorithm"],
             row["before_s"] * 1e6,
             row["after_s"] * 1e6,
@@ -125,25 +141,19 @@ def delta_table(title: str, deltas: Sequence[Delta]) -> Table:
         )
         for row in delta_rows(deltas)
     )
-    return Table(DELTA_COLUMNS, rows, title)
+    table = Table(DELTA_COLUMNS, rows, title)
+    return table if layout != FOR_PEOPLE else _without_empty(table)
 
 
-def session_notes(session: Session) -> list[str]:
-    """What a user must know beside the table: where the prediction comes from, what failed, which results are wrong."""
-    found = session.found
-    notes = []
-    if found.point_to_point is not None:
-        facts = found.point_to_point
-        notes.append(
-            "predicted from point-to-point messages alone, no collective was looked at: a pair gets "
-            f"{format_rate(facts.pair_bytes_per_s)}, all together {format_rate(facts.total_bytes_per_s)}, a hop costs "
-            f"{facts.hop_latency_s * 1e6:.0f} us while all send ({facts.pair_latency_s * 1e6:.0f} us for a pair alone)"
-        )
-    wrong = [row for row in found.measurements if row.correct is False]
-    notes += [f"WRONG result: {row.algorithm} of {row.workload.num_bytes} bytes" for row in wrong]
-    if found.failure is not None:
-        notes.append(f"{found.failure}; {len(found.measurements)} results so far are kept")
-    return notes
+def _without_empty(table: Table) -> Table:
+    """The table without those columns of MAY_BE_EMPTY that no row fills."""
+    kept = [
+        index
+        for index, column in enumerate(table.columns)
+        if column.key not in MAY_BE_EMPTY or any(row[index] is not None for row in table.rows)
+    ]
+    rows = tuple(tuple(row[index] for index in kept) for row in table.rows)
+    return Table(tuple(table.columns[index] for index in kept), rows, table.title)
 
 
 def _scaled(value: float | None, factor: float) -> float | None:

@@ -12,9 +12,9 @@ from sim.workload import Workload
 from topo.errors import MeasurementError, NameChoiceError
 from validate import loopback
 from validate.compare import TOLERANCE, Comparison, compare
-from validate.documents import MeasurementSet
 from validate.jobs import BackendName, Job, Run
 from validate.launch import Outcome, launch
+from validate.measurement_set import MeasurementSet
 from validate.words import counted
 
 if TYPE_CHECKING:

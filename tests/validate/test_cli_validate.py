@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from sim.workload import Workload
 from tests.support import NO_CORPUS, corpus_files
 from topo.cli import main
+from topo.jsonio import encode
 from validate import launch
+from validate.measurement import Measurement
+from validate.measurement_set import MeasurementSet
 
 STAR = "switch:2,bandwidth=1GB/s,latency=1us"
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: no processes are started")
@@ -110,6 +115,73 @@ def test_bad_input_is_refused_before_anything_starts(
     assert result.exit_code == 2
     assert complaint in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+HEAD = "# all_reduce_perf\n#  Rank  0 on a\n#  Rank  1 on a\n# size count type redop root time algbw busbw #wrong\n"
+GOOD = "1000000 250000 float sum -1 1000 1.00 1.00 0\n"
+WRONG = "2000000 500000 float sum -1 1000 2.00 2.00 3\n"
+EDITED = "2000000 500000 float sum -1 1000 2.00 3.00 0\n"
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Callable[[str, str], str]:
+    """Writes a table of nccl-tests of two ranks with these rows; its path."""
+
+    def write(name: str, rows: str) -> str:
+        (tmp_path / name).write_text(HEAD + rows)
+        return str(tmp_path / name)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "num_kept"),
+    [
+        (GOOD + WRONG, "line 6: 2000000 bytes: 3 wrong results", 1),
+        (GOOD + EDITED, "line 6: 2000000 bytes: busbw 3 GB/s and algbw 2 GB/s contradict each other", 1),
+        (WRONG, "line 5: 2000000 bytes: 3 wrong results", 0),
+    ],
+)
+def test_a_row_that_is_wrong_or_edited_is_a_finding(
+    table: Callable[[str, str], str], rows: str, words: str, num_kept: int
+) -> None:
+    path = table("run.txt", rows)
+    against = validate("compare", path, "--topology", STAR, "--tolerance", "10", "--format", "json")
+    assert against.exit_code == 1
+    assert f"topo: {path}, {words}" in against.stderr
+    document = json.loads(against.stdout)
+    assert (len(document["rows"]), len(document["findings"])) == (num_kept, 1)
+    table_alone = validate("compare", path, "--topology", STAR, "--tolerance", "10")
+    assert (table_alone.exit_code, bool(table_alone.stdout)) == (1, num_kept > 0)
+    good = table("good.txt", GOOD)
+    assert validate("compare", good, "--topology", STAR, "--tolerance", "10").exit_code == 0
+    for pair in ((good, path), (path, good)):
+        changed = validate("compare", *pair)
+        assert changed.exit_code == 1
+        assert f"topo: {path}, {words}" in changed.stderr
+
+
+def test_a_wrong_result_in_our_own_document_is_a_finding(tmp_path: Path) -> None:
+    row = Measurement(Workload("all_reduce", 8), 2, "gloo", "point-to-point", "ring", (1.0,), correct=False)
+    path = tmp_path / "run.json"
+    path.write_text(encode(MeasurementSet("x", (row,), failure="rank 1 died"), "measurements/1"))
+    for more in (("--topology", STAR, "--tolerance", "1e9"), (str(path),)):
+        result = validate("compare", str(path), *more)
+        assert result.exit_code == 1
+        assert f"{path}: WRONG result: ring all_reduce of 8 bytes" in result.stderr
+        assert f"{path}: the run ended early: rank 1 died" in result.stderr
+    assert "WRONG" in validate("compare", str(path), "--topology", STAR).stdout
+
+
+def test_ranks_given_count_where_the_file_lists_fewer(tmp_path: Path) -> None:
+    path = tmp_path / "run.txt"
+    path.write_text(HEAD.replace("#  Rank  1 on a\n", "") + GOOD)
+    silent = validate("compare", str(path), "--topology", STAR, "--tolerance", "10")
+    assert silent.exit_code == 2
+    assert "all_reduce over 1 rank has 0.000: check the number of ranks (--ranks" in silent.stderr
+    given = validate("compare", str(path), "--topology", STAR, "--ranks", "2", "--tolerance", "10")
+    assert given.exit_code == 0
+    assert "it lists 1 rank; --ranks 2 is taken instead" in given.stderr
 
 
 @pytest.mark.corpus

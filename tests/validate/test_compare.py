@@ -39,7 +39,7 @@ def test_slower_than_predicted_is_low_and_faster_is_high(duration_s: float, erro
 def test_a_low_row_says_expected_and_measured_and_which_link_limits() -> None:
     reason = Comparison(predicted(0.5e-3), measured(1e-3)).reason
     assert reason == (
-        "50% of what is predicted (1 GB/s of busbw where 2 GB/s is expected), tolerance 25%: limited by GPU3->NVS0"
+        "50% of the predicted speed (1 GB/s of busbw where 2 GB/s is expected), tolerance 25%: limited by GPU3->NVS0"
     )
     assert Comparison(predicted(0.5e-3, 0.1), measured(1e-3)).reason.endswith("latencies decide, not a link")
     assert "faster than the topology and profile allow" in Comparison(predicted(2e-3), measured(1e-3)).reason

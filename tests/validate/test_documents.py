@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sim.workload import Workload
 from tests.support import NO_CORPUS, corpus_files
 from topo.errors import CaptureError, MeasurementError, NameChoiceError
 from topo.jsonio import encode
@@ -65,58 +66,20 @@ def test_our_own_document_is_read_back_as_it_was() -> None:
     assert parse(text) == found
 
 
-def test_a_table_that_names_all_needs_no_hints() -> None:
-    head = f"# Collective test starting: all_reduce_perf\n{RANKS}"
-    found = parse(table("1000000 250000 float sum -1 1000 1.00 1.75 0", head=head))
-    (row,) = found.measurements
-    assert (row.workload.collective, row.workload.dtype, row.num_ranks) == ("all_reduce", "float32", 8)
-    assert (row.backend, row.algorithm, row.correct, row.samples_s) == ("nccl-tests", "builtin", True, (1e-3,))
-
-
 @pytest.mark.parametrize(
-    ("row", "name"),
+    ("collective", "num_ranks", "complaint"),
     [
-        ("1000000 250000 float sum -1 100 10.0 17.5 0", "all_reduce"),
-        ("1000000 250000 float sum -1 100 10.0 8.75 0", "reduce_scatter"),
-        ("1000000 250000 float none 0 100 10.0 10.0 0", "broadcast"),
-        ("1000000 250000 float sum 0 100 10.0 10.0 0", "reduce"),
+        (None, 8, "run.txt holds a run of 2 ranks, but --ranks 8 was given"),
+        ("broadcast", None, "run.txt holds all_reduce, but --collective broadcast was given"),
+        ("allredcue", None, "unknown collective 'allredcue'"),
     ],
 )
-def test_a_collective_that_only_one_row_of_the_table_fits_is_found(row: str, name: str) -> None:
-    assert parse(table(row)).measurements[0].workload.collective == name
-
-
-@pytest.mark.parametrize(
-    ("text", "hints", "complaint"),
-    [
-        (table("1000000 31250 float none -1 100 10.0 8.75 0"), {}, "fit all_gather, all_to_all: add --collective"),
-        (table("1000000 250000 float sum -1 100 10.0 17.5 0", head="#"), {}, "how many ranks ran: add --ranks"),
-        (
-            table("1000000 250000 float sum -1 100 10.0 17.5 0", head="#"),
-            {"collective": "all_reduce", "num_ranks": 16},
-            "busbw / algbw is 1.750, but all_reduce over 16 ranks has 1.875",
-        ),
-        (
-            table("1000000 250000 float sum -1 100 10.0 17.5 0", head=f"x/all_reduce_perf -b 8\n{RANKS}"),
-            {"collective": "broadcast"},
-            "holds all_reduce, but --collective broadcast was given",
-        ),
-    ],
-)
-def test_what_the_file_leaves_open_is_asked_for_and_what_it_contradicts_refused(
-    text: str, hints: dict, complaint: str
-) -> None:
-    with pytest.raises(MeasurementError, match=complaint):
-        parse(text, **hints)
-
-
-def test_rows_set_aside_are_remarked_upon() -> None:
-    good = "1000000 250000 float sum -1 100 10.0 17.5 0"
-    found = parse(table(f"{good}\n{good[:-1]}12"))
-    assert found.remarks == ("line 5 is set aside: 12 wrong results",)
-    assert len(found.measurements) == 1
-    with pytest.raises(CaptureError, match="no row is a measurement: line 4 is set aside"):
-        parse(table(f"{good[:-1]}12"))
+def test_what_contradicts_a_document_is_refused(collective: str | None, num_ranks: int | None, complaint: str) -> None:
+    row = Measurement(Workload("all_reduce", 8), 2, "gloo", "builtin", "builtin", (1.0,))
+    text = encode(MeasurementSet("x", (row,)), SCHEMA)
+    assert parse(text, "allreduce", 2).measurements == (row,)
+    with pytest.raises((MeasurementError, NameChoiceError), match=complaint):
+        parse(text, collective, num_ranks)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,137 @@
+"""What stands beside a table in sentences: how its numbers are meant, what limits, what went wrong."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from topo.units import format_rate, format_size
+from validate.compare import Comparison, Delta
+from validate.words import counted
+
+if TYPE_CHECKING:
+    from validate.session import Session
+
+
+def of_session(session: Session, backend: str, *, gates: bool) -> list[str]:
+    """What a user must know beside the table of a run; `gates` where verdicts decide the exit status."""
+    found = session.found
+    compared = [row for row in session.comparisons if row is not None]
+    notes = [*_point_to_point(session), *legend(compared)]
+    if found.measurements and not compared:
+        name = found.measurements[0].workload.collective
+        notes.append(f"nothing is predicted: no algorithm here runs {name}, so that only measured times are shown")
+    if backend == "gloo":
+        notes += noise(session)
+    notes += limits(compared)
+    if gates:
+        notes += verdicts(compared)
+    notes += found.wrong
+    if found.failure is not None:
+        kept = counted(len(found.measurements), "result")
+        notes.append(f"{found.failure}; {kept} so far {'is' if len(found.measurements) == 1 else 'are'} kept")
+    return notes
+
+
+def of_comparisons(comparisons: Sequence[Comparison]) -> list[str]:
+    """What a user must know beside the table of a file's measurements and their predictions."""
+    return [*legend(comparisons), *limits(comparisons), *verdicts(comparisons)]
+
+
+def of_changes(deltas: Sequence[Delta]) -> list[str]:
+    """How the verdicts between two measurements are meant."""
+    if not deltas:
+        return []
+    return [
+        f"SLOWER and FASTER: the medians differ by more than {deltas[0].tolerance:.0%}, and 1 lies outside the 95 % "
+        "interval of after / before, as far as there are samples for one"
+    ]
+
+
+def legend(comparisons: Sequence[Comparison]) -> list[str]:
+    """How errors and verdicts are meant."""
+    if not comparisons:
+        return []
+    spread = any(row.measurement.relative_spread is not None for row in comparisons)
+    return [
+        f"error % = predicted / measured - 1, OK within {comparisons[0].tolerance:.0%}; LOW: measured slower than "
+        "predicted; HIGH: measured faster than predicted, the prediction is too slow"
+        + ("; ± % = half of 10th to 90th percentile of the samples, of their median" if spread else "")
+    ]
+
+
+def noise(session: Session) -> list[str]:
+    """That processes on one machine share its cores, and how far single runs were apart."""
+    found = session.found.measurements
+    if not found:
+        return []
+    cores = counted(num_cores(), "core")
+    share = f"on loopback {found[0].num_ranks} processes share {cores} with all else that runs here"
+    spreads = [row.relative_spread for row in found if row.relative_spread is not None]
+    if not spreads:
+        return [f"{share}: a single sample tells nothing of how far runs are apart, use -n"]
+    off = [row for row in session.comparisons if row is not None and row.verdict != "OK"]
+    inside = sum(row.within_samples for row in off)
+    of_these = f"; {inside} of {counted(len(off), 'LOW or HIGH row')} predicted within their 10th to 90th percentile"
+    return [
+        f"{share}: samples spread by ± {statistics.median(spreads):.0%} in the median row, ± {max(spreads):.0%} at "
+        f"worst, and more from run to run; a verdict says no more than that{of_these if off else ''}"
+    ]
+
+
+def num_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def limits(comparisons: Sequence[Comparison]) -> list[str]:
+    """Which link limits from which size to which, as predicted; algorithms that agree in it share a sentence."""
+    alike: dict[str, list[str]] = {}
+    for algorithm, rows in _by_algorithm(comparisons).items():
+        parts = [f"{_sizes(list(group))} {limit}" for limit, group in groupby(rows, key=lambda row: row.limit)]
+        predicted = sorted({row.prediction.algorithm for row in rows} - {algorithm})
+        called = f"{algorithm} (predicted as {' or '.join(predicted)})" if predicted else algorithm
+        alike.setdefault("; ".join(parts), []).append(called)
+    return [f"{', '.join(names)}, as predicted: {limit}" for limit, names in alike.items()]
+
+
+def verdicts(comparisons: Sequence[Comparison]) -> list[str]:
+    """One sentence for each stretch of sizes with the same verdict that is not OK: the worst of it, with its reason."""
+    notes = []
+    for algorithm, rows in _by_algorithm(comparisons).items():
+        for verdict, group in groupby(rows, key=lambda row: row.verdict):
+            stretch = list(group)
+            if verdict == "OK":
+                continue
+            worst = max(stretch, key=lambda row: abs(row.relative_error))
+            many = f", {len(stretch)} rows, worst {_sizes([worst])}" if len(stretch) > 1 else ""
+            notes.append(f"{algorithm} {_sizes(stretch)} {verdict}{many}: {worst.reason}")
+    return notes
+
+
+def _by_algorithm(comparisons: Sequence[Comparison]) -> dict[str, list[Comparison]]:
+    rows: dict[str, list[Comparison]] = {}
+    for row in comparisons:
+        rows.setdefault(row.measurement.algorithm, []).append(row)
+    return rows
+
+
+def _sizes(rows: Sequence[Comparison]) -> str:
+    first, last = (format_size(row.measurement.workload.num_bytes) for row in (rows[0], rows[-1]))
+    return first if first == last else f"{first} to {last}"
+
+
+def _point_to_point(session: Session) -> list[str]:
+    facts = session.found.point_to_point
+    if facts is None:
+        return []
+    return [
+        "predicted from point-to-point messages alone, no collective was looked at: a pair gets "
+        f"{format_rate(facts.pair_bytes_per_s)}, all together {format_rate(facts.total_bytes_per_s)}, a hop costs "
+        f"{facts.hop_latency_s * 1e6:.0f} us while all send ({facts.pair_latency_s * 1e6:.0f} us for a pair alone)"
+    ]
