@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
 
-from sim.schedule import Schedule
+if TYPE_CHECKING:
+    from sim.schedule import Schedule
+
+T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """One channel's tree over all ranks: `up[rank]` is the parent (-1 at the root), `down[rank]` the children."""
+
+    up: tuple[int, ...]
+    down: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One way to run a collective; `ALGORITHMS[plan.algorithm].build(plan)` is its schedule.
 
-    `rings[c]` is the order of the ranks in channel c (trees are laid over the same orders). `num_chunks` are the
-    pipeline chunks per tree or server; a ring cuts its buffer by itself. `servers` are agents: ranks, or helpers
-    from `num_ranks` on, of which `helpers[i]` names the device that agent `num_ranks + i` runs on.
+    `rings[c]` is the order of the ranks in channel c. `trees[c]` is its tree; without any, trees are laid over the
+    orders. `num_chunks` are the pipeline chunks per tree or server; a ring cuts its buffer by itself. `servers` are
+    agents: ranks, or helpers from `num_ranks` on, of which `helpers[i]` names the device that agent `num_ranks + i`
+    runs on. `chunk_bytes` is the chunk that the planner's library cuts a channel's data into (None: not said).
+    `instead_of` is what that library would take, where this stands in for an algorithm that has no schedule here.
     """
 
     algorithm: str
@@ -25,11 +40,29 @@ class Plan:
     helpers: tuple[str, ...] = ()
     protocol: str = "simple"
     planner: str = "topology"
+    trees: tuple[Tree, ...] = ()
+    chunk_bytes: int | None = None
+    instead_of: str | None = None
 
     @property
     def num_channels(self) -> int:
         """How many channels run side by side."""
-        return len(self.rings)
+        return len(self.rings or self.trees)
+
+    @property
+    def shape(self) -> Plan:
+        """The plan with equal channels bundled and without what no schedule hangs on: equal shapes run alike."""
+        by_trees = self.algorithm == "tree" and self.trees
+        return Plan(
+            algorithm=self.algorithm,
+            num_ranks=self.num_ranks,
+            rings=() if by_trees else bundled(self.rings),
+            collective=self.collective,
+            num_chunks=self.num_chunks,
+            servers=self.servers,
+            helpers=self.helpers,
+            trees=bundled(self.trees) if by_trees else (),
+        )
 
     def schedule(self) -> Schedule:
         """The schedule of this plan."""
@@ -40,10 +73,27 @@ class Plan:
 
 def in_order(algorithm: str, num_ranks: int, *, num_channels: int = 1, num_chunks: int = 1) -> Plan:
     """The plan that takes ranks in their natural order, for a machine on which any order is as good."""
+    from sim.algorithms import algorithm as find_algorithm
+
     return Plan(
         algorithm=algorithm,
         num_ranks=num_ranks,
         rings=(tuple(range(num_ranks)),) * num_channels,
+        collective=find_algorithm(algorithm).collectives[0],
         num_chunks=num_chunks,
         planner="natural order",
     )
+
+
+def bundled(channels: Sequence[T]) -> tuple[T, ...]:
+    """The fewest channels that carry equal shares and stand for all of these: equal ones are one, as far as it goes.
+
+    24 equal rings are one; two of one kind and one of another stay three. Nothing bounds what one channel moves, so
+    that equal channels side by side take the time of one with all their data.
+    """
+    from collections import Counter
+    from math import gcd
+
+    counts = Counter(channels)
+    share = gcd(*counts.values())
+    return tuple(channel for channel, count in counts.items() for _ in range(count // share))

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.collective import collective
-from sim.schedule import COPY, Rows, Schedule
+from sim.schedule import COPY, REDUCE, Rows, Schedule
 from topo.errors import ScheduleError
 
 Values = npt.NDArray[np.uint64]
@@ -36,25 +36,32 @@ def prove(schedule: Schedule, *, seed: int = 0) -> None:
 def run(schedule: Schedule, start: Values, held: npt.NDArray[np.bool_]) -> tuple[Values, npt.NDArray[np.bool_]]:
     """What every agent holds at the end: values and whether there is any, both of shape (agents, chunks).
 
-    `start` and `held` are of shape (ranks, chunks). A slot that holds nothing takes its first REDUCE as a COPY; to
-    send from such a slot is a ScheduleError.
+    `start` and `held` are of shape (ranks, chunks). A helper's slot that holds nothing takes its first REDUCE as a
+    COPY; to send from such a slot, or to reduce into a rank's, is a ScheduleError.
     """
     shape = (schedule.num_agents, schedule.num_chunks)
     value = np.zeros(shape, dtype=start.dtype)
     filled = np.zeros(shape, dtype=bool)
     value[: schedule.num_ranks], filled[: schedule.num_ranks] = np.where(held, start, 0), held
     for rows in schedule.rows().by_step():
-        _run_step(rows, value, filled)
+        _run_step(rows, value, filled, schedule.num_ranks)
     return value, filled
 
 
-def _run_step(rows: Rows, value: Values, filled: npt.NDArray[np.bool_]) -> None:
+def _run_step(rows: Rows, value: Values, filled: npt.NDArray[np.bool_], num_ranks: int) -> None:
     empty = np.flatnonzero(~filled[rows.src, rows.chunk])
     if len(empty):
         row = int(empty[0])
         raise ScheduleError(
             f"step {rows.step[row]}: agent {rows.src[row]} sends chunk {rows.chunk[row]} to {rows.dst[row]} "
             "before it holds anything of it"
+        )
+    blind = np.flatnonzero((rows.op == REDUCE) & (rows.dst < num_ranks) & ~filled[rows.dst, rows.chunk])
+    if len(blind):
+        row = int(blind[0])
+        raise ScheduleError(
+            f"step {rows.step[row]}: chunk {rows.chunk[row]} from agent {rows.src[row]} is reduced into what rank "
+            f"{rows.dst[row]} does not hold: COPY it there"
         )
     sent = value[rows.src, rows.chunk]
     copies = rows.op == COPY

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.collective import collective
+from sim.workload import Workload
 from topo.errors import ScheduleError
 
 COPY, REDUCE = 0, 1
@@ -92,6 +93,15 @@ class Schedule:
     def num_agents(self) -> int:
         """Ranks and helpers together."""
         return self.num_ranks + self.num_helpers
+
+    @property
+    def num_buffers(self) -> int:
+        """How many buffers the chunks are cut from: one that all ranks share, or one of each rank in an all-to-all."""
+        return self.num_ranks if self.collective == "all_to_all" else 1
+
+    def chunk_bytes(self, workload: Workload) -> npt.NDArray[np.int64]:
+        """Bytes of each chunk, shape (num_chunks,)."""
+        return np.tile(workload.chunk_bytes(self.num_chunks // self.num_buffers), self.num_buffers)
 
     @property
     def num_rows(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from topo.errors import MeasurementError, NameChoiceError
 from validate import loopback
 from validate.compare import TOLERANCE, Comparison, compare
 from validate.jobs import BackendName, Job, Run
-from validate.launch import Outcome, launch
+from validate.launch import Outcome, launch, untold
 from validate.measurement_set import MeasurementSet
 from validate.words import counted
 
@@ -48,6 +48,11 @@ class Request:
     def __post_init__(self) -> None:
         if self.num_ranks < 2:
             raise MeasurementError(f"{counted(self.num_ranks, 'rank')}: a collective needs at least 2, see --ranks")
+        if any(workload.collective == "all_to_all" for workload in self.workloads):
+            raise MeasurementError(
+                "all_to_all is simulated but not run: each rank has a buffer of its own there, which no backend lays out "
+                "yet; measure another --collective"
+            )
         for name in self.algorithms:
             if name not in (BUILTIN, *ALGORITHMS):
                 raise NameChoiceError("algorithm", name, (BUILTIN, *ALGORITHMS))
@@ -66,11 +71,18 @@ class Session:
     culprits: tuple[int, ...] = ()
 
 
-def run_session(request: Request, machine: Topology | Cluster | None = None, profile: Profile | None = None) -> Session:
+def run_session(
+    request: Request,
+    machine: Topology | Cluster | None = None,
+    profile: Profile | None = None,
+    *,
+    tell: Callable[[str], None] = untold,
+) -> Session:
     """Measure, predict and compare.
 
     Without a machine, gloo's processes are given one made from point-to-point messages, which are measured first; no
     collective goes into that prediction. Results are kept when the run ends early, with the reason in `failure`.
+    `tell` is told again and again, in a few words, how far it is.
     """
     calibrates = machine is None
     calibration = loopback.calibration_jobs(request.num_ranks) if calibrates else ()
@@ -78,16 +90,18 @@ def run_session(request: Request, machine: Topology | Cluster | None = None, pro
     plans = _plans(request, simulator)
     todo = [(workload, name) for workload in request.workloads for name in request.algorithms]
     jobs = tuple(_job(request, workload, name, plans) for workload, name in todo)
-    outcome = launch(Run(request.backend, request.num_ranks, (*calibration, *jobs)), timeout_s=request.timeout_s)
+    run = Run(request.backend, request.num_ranks, (*calibration, *jobs))
+    outcome = launch(run, timeout_s=request.timeout_s, tell=tell)
     measured = [(job, found) for job, found in outcome.measurements.items() if job >= len(calibration)]
     point_to_point = _fitted(outcome, calibration) if calibrates else None
     if point_to_point is not None:
         simulator = _simulator(loopback.topology(point_to_point), loopback.profile(point_to_point), request)
-    comparisons = tuple(
-        _comparison(request, simulator, plans, todo[job - len(calibration)], found) for job, found in measured
-    )
+    comparisons = []
+    for number, (job, found) in enumerate(measured, start=1):
+        tell(f"predicting {number} of {len(measured)}")
+        comparisons.append(_comparison(request, simulator, plans, todo[job - len(calibration)], found))
     measurements = tuple(found for _, found in measured)
-    return Session(_document(outcome, measurements, simulator, point_to_point), comparisons, outcome.culprits)
+    return Session(_document(outcome, measurements, simulator, point_to_point), tuple(comparisons), outcome.culprits)
 
 
 def _simulator(machine: Topology | Cluster, profile: Profile | None, request: Request) -> Simulator:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sim.algorithms.direct import direct
 from sim.algorithms.parameter_server import parameter_server
 from sim.algorithms.ring import ring
 from sim.algorithms.tree import tree
@@ -29,6 +30,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm("ring", ring, pipelined=False),
         Algorithm("tree", tree, pipelined=True),
         Algorithm("parameter-server", parameter_server, pipelined=True),
+        Algorithm("direct", direct, pipelined=False, collectives=("all_to_all",)),
     )
 }
 

@@ -59,7 +59,7 @@ def simulate_classes(
     blocks: Sequence[Period], classes: Folded, schedule: Schedule, network: Network, workload: Workload
 ) -> tuple[Run, Floats]:
     """The run of one row of each class in each period, and when each of these tasks landed."""
-    tasks = of_classes(blocks, classes, workload, schedule.num_chunks)
+    tasks = of_classes(blocks, classes, schedule, workload)
     state = _run(tasks, schedule, network)
     used = classes.of_link >= 0
     by_link = [np.where(used, values[classes.of_link], 0.0) for values in (_carried(tasks), state.link_busy_s)]

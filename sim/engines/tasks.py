@@ -85,7 +85,7 @@ def unfolded(schedule: Schedule, network: Network, workload: Workload) -> Tasks:
     width, channels = int(rows.dst.max(initial=0)) + 1, int(rows.channel.max(initial=0)) + 1
     _, connection = distinct((rows.src.astype(np.int64) * width + rows.dst) * channels + rows.channel)
     num_rows = len(rows)
-    num_bytes = workload.chunk_bytes(schedule.num_chunks)[rows.chunk].astype(np.float64)
+    num_bytes = schedule.chunk_bytes(workload)[rows.chunk].astype(np.float64)
     return Tasks(
         num_bytes=num_bytes,
         carried_bytes=num_bytes,
@@ -103,18 +103,18 @@ def unfolded(schedule: Schedule, network: Network, workload: Workload) -> Tasks:
     )
 
 
-def of_classes(blocks: Sequence[Period], found: Folded, workload: Workload, num_chunks: int) -> Tasks:
+def of_classes(blocks: Sequence[Period], found: Folded, schedule: Schedule, workload: Workload) -> Tasks:
     """One task per class of rows and period."""
-    return _Unrolling(blocks, found, workload, num_chunks).tasks()
+    chunk_bytes = schedule.chunk_bytes(workload)
+    return _Unrolling(blocks, found, float(chunk_bytes[0]), float(chunk_bytes.mean())).tasks()
 
 
 class _Unrolling:
     """Periods of classes, written out one after the other."""
 
-    def __init__(self, blocks: Sequence[Period], found: Folded, workload: Workload, num_chunks: int) -> None:
+    def __init__(self, blocks: Sequence[Period], found: Folded, chunk_bytes: float, mean_bytes: float) -> None:
         self._blocks, self._found = blocks, found
-        self._chunk_bytes = float(workload.chunk_bytes(num_chunks)[0])
-        self._mean_bytes = workload.num_bytes / num_chunks
+        self._chunk_bytes, self._mean_bytes = chunk_bytes, mean_bytes
         bounds = [block.offset for block in blocks] + [len(found.of_row)]
         # Classes are numbered in no order of blocks: list those of each block, and where each stands in its list.
         self._classes = [

@@ -44,7 +44,7 @@ def is_proved(schedule: Schedule) -> bool:
 
 @pytest.mark.parametrize("num_ranks", RANKS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_schedule_is_an_all_reduce(algorithm: str, num_ranks: int) -> None:
+def test_every_schedule_is_its_collective(algorithm: str, num_ranks: int) -> None:
     for plan in variants(algorithm, num_ranks):
         prove(plan.schedule())
 

@@ -41,7 +41,7 @@ def star(num_ranks: int) -> Topology:
 
 
 def ran(machine: Topology, plan: Plan, num_bytes: int, engine_name: str) -> Prediction:
-    return Simulator(machine, IDEAL, engine=engine_name).run_plan(plan, Workload("all_reduce", num_bytes))
+    return Simulator(machine, IDEAL, engine=engine_name).run_plan(plan, Workload(plan.collective, num_bytes))
 
 
 @every_engine
@@ -57,6 +57,14 @@ def test_a_ring_takes_its_closed_form(num_ranks: int, num_bytes: int, engine_nam
 def test_in_cast_to_a_parameter_server_is_not_free(num_ranks: int, expected_us: float, engine_name: str) -> None:
     run = ran(star(num_ranks), in_order("parameter-server", num_ranks), GIB, engine_name)
     assert run.duration_s * 1e6 == pytest.approx(expected_us, rel=1e-9)
+
+
+@every_engine
+@pytest.mark.parametrize(("num_ranks", "expected_us"), [(64, 5_285.82304), (256, 5_348.73760)])
+def test_an_all_to_all_takes_its_closed_form(num_ranks: int, expected_us: float, engine_name: str) -> None:
+    run = ran(star(num_ranks), in_order("direct", num_ranks), GIB, engine_name)
+    assert run.duration_s == pytest.approx((num_ranks - 1) * GIB / num_ranks / BANDWIDTH + LATENCY, rel=1e-9)
+    assert run.duration_s * 1e6 == pytest.approx(expected_us, rel=1e-6)
 
 
 @every_engine
@@ -77,7 +85,7 @@ def test_bounds_and_conservation(algorithm: str, engine_name: str, num_ranks: in
     assert run.duration_s >= busiest * (1 - 1e-9)
     assert all(0 < load.busy_fraction <= 1 + 1e-9 for load in run.link_loads)
     schedule = plan.schedule()
-    sent = run.workload.chunk_bytes(schedule.num_chunks)[schedule.rows().chunk].sum()
+    sent = schedule.chunk_bytes(run.workload)[schedule.rows().chunk].sum()
     up = sum(load.num_bytes for load in run.link_loads if load.link.endswith("->SW0"))
     down = sum(load.num_bytes for load in run.link_loads if load.link.startswith("SW0->"))
     assert up == pytest.approx(sent, rel=1e-6, abs=num_ranks * schedule.num_chunks * 8)
@@ -101,7 +109,8 @@ def test_engines_agree_on_whole_and_on_slow_links(
     machine = replace(machine, links=(replace(first, bandwidth_bytes_per_s=first.bandwidth_bytes_per_s * slow), *rest))
     plan = in_order(algorithm, num_ranks, num_channels=1 + chunks % 2, num_chunks=chunks)
     schedule, network = plan.schedule(), network_of(machine, IDEAL)
-    workload = Workload("all_reduce", 4 * schedule.num_chunks * max(1, elements // schedule.num_chunks))
+    per_buffer = schedule.num_chunks // schedule.num_buffers
+    workload = Workload(plan.collective, 4 * per_buffer * max(1, elements // per_buffer))
     exact = simulate_rows(schedule, network, workload).duration_s
     for name, tolerance in (("event", 1e-9), ("steady", 0.01)):
         assert engine(name)(schedule, network, workload).duration_s == pytest.approx(exact, rel=tolerance), name
@@ -254,7 +263,8 @@ def test_an_inactive_link_is_no_way() -> None:
 def test_a_folded_cluster_costs_what_the_explicit_one_does(algorithm: str, fabric: str) -> None:
     cluster = load_topology("dgx-h100", nodes=4, fabric=fabric)
     assert isinstance(cluster, Cluster)
-    workload, profile = Workload("all_reduce", 64 * MIB), load_profile("auto", cluster)
+    workload = Workload(ALGORITHMS[algorithm].collectives[0], 64 * MIB)
+    profile = load_profile("auto", cluster)
     folded = Simulator(cluster, profile)
     plan = folded.plan(workload, algorithm)
     explicit = Simulator(cluster.explicit(), profile)
@@ -268,7 +278,7 @@ def test_a_folded_cluster_costs_what_the_explicit_one_does(algorithm: str, fabri
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_shape_runs_every_algorithm(algorithm: str, num_ranks: int, shape: str) -> None:
     machine = synthetic(f"{shape}:{num_ranks},bandwidth=200GB/s,latency=1us")
-    run = predict(machine, Workload("all_reduce", MIB), algorithm=algorithm)
+    run = predict(machine, Workload(ALGORITHMS[algorithm].collectives[0], MIB), algorithm=algorithm)
     expected = 2 * (num_ranks - 1) * (LATENCY + MIB / (num_ranks * BANDWIDTH))
     if algorithm == "ring":
         assert run.duration_s == pytest.approx(expected, rel=1e-5)

@@ -213,3 +213,9 @@ def test_a_comparison_that_cannot_be_made_is_refused(arguments: list[str], compl
     result = validate("compare", *(arguments or [str(A100[0])]))
     assert result.exit_code == 2
     assert complaint in result.stderr
+
+
+def test_an_all_to_all_is_refused_before_anything_starts() -> None:
+    result = CliRunner().invoke(main, ["validate", "run", "--collective", "all_to_all", "--ranks", "2", "--size", "1M"])
+    assert result.exit_code == 2
+    assert "simulated but not run" in result.stderr
