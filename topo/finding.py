@@ -12,6 +12,9 @@ Severity = Literal["finding", "note"]
 READING = "reading"
 """The rule of what a reader says of its own source."""
 
+INCONSISTENT = "inconsistent"
+"""The rule of a source that contradicts itself: what is made of it fits no real machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class Quote:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from topo.finding import Finding, notes
+from topo.finding import INCONSISTENT, Finding, notes
 from topo.nvlink_groups import NvlinkGroup
 from topo.pcie_tree import LEVELS, PcieTree
 from topo.readers.nvidia_smi_topo import MatrixFacts
@@ -43,8 +43,8 @@ def stated(text: str | None) -> str | None:
 
 def all_notes(known: Understood) -> tuple[Finding, ...]:
     """The reader's own remarks, contradictions, what is hidden, and what is assumed."""
-    said = [*known.facts.notes, *_odd_pairs(known), *_torn_nodes(known), *_mixed_nodes(known), *_hidden(known)]
-    return (*notes(said), *_assumed(known))
+    said = [*_torn_nodes(known), *_mixed_nodes(known), *_hidden(known)]
+    return (*notes(known.facts.notes), *notes(_odd_pairs(known), INCONSISTENT), *notes(said), *_assumed(known))
 
 
 def _odd_pairs(known: Understood) -> Iterator[str]:

@@ -9,6 +9,7 @@ from hypothesis import given
 
 from tests.topo.matrices import CAPTURES, Matrix, expanded, matrices
 from topo.merge import from_matrix
+from topo.presets import preset
 from topo.readers.nvidia_smi_topo import read
 from topo.topology import Device, Link, Topology
 from topo.writers.matrix import matrix, render
@@ -61,6 +62,15 @@ def test_both_directions_and_nothing_else() -> None:
         "GPU1": {"GPU0": "NV2", "NIC0": "SYS"},
         "NIC0": {"GPU0": "PIX", "GPU1": "SYS"},
     }
+
+
+@pytest.mark.parametrize("ranks", [(4, 0, 1), (0, 1, 4)])
+def test_gpus_that_take_part_in_the_order_of_the_machine(ranks: tuple[int, ...]) -> None:
+    some = preset("dgx-h100").take_ranks(ranks)
+    whole, found = matrix(preset("dgx-h100")), matrix(some)
+    assert list(found) == ["GPU0", "GPU1", "GPU4", *(f"mlx5_{number}" for number in range(8))]
+    assert found == {one: {other: whole[one][other] for other in found if other != one} for one in found}
+    assert read(render(some)).gpus == ("GPU0", "GPU1", "GPU4")
 
 
 def test_hidden_pairs_are_null_in_both_directions() -> None:

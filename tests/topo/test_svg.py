@@ -93,6 +93,19 @@ def test_every_capture_can_be_drawn(file: Path) -> None:
     assert set(machine.gpu_ids) <= devices
 
 
+@pytest.mark.parametrize("name", ["dgx-h100", "switch:64,bandwidth=1GB/s"])
+def test_gpus_that_take_no_part_look_so(name: str) -> None:
+    machine = load_topology(name)
+    assert isinstance(machine, Topology)
+    picture = drawn(machine.take_ranks((0, 1)))
+    idle = groups(picture, "idle")
+    assert groups(picture, "gpu")[-1] in idle
+    assert {"GPU0", "GPU1"}.isdisjoint(group.attrib["data-id"] for group in idle)
+    assert all("no rank" in words_of(group) or " x" in words_of(group) for group in idle)
+    assert all("not taking part" in (group[0].text or "") for group in idle)
+    assert not groups(drawn(machine), "idle")
+
+
 def test_wider_is_faster() -> None:
     links = [Link("a", "b", "nvlink", rate * 1e9) for rate in (1, 16, 32, 64, 450, 900)]
     widths = [stroke_width(link) for link in links]

@@ -12,11 +12,12 @@ from tests.support import NO_CORPUS, corpus_files
 from topo.cluster import Cluster
 from topo.errors import TopologyError
 from topo.fabric import parse_fabric
+from topo.merge import from_matrix
 from topo.presets import PRESETS, preset
-from topo.readers import nccl_xml
+from topo.readers import nccl_xml, nvidia_smi_topo, topology_json
 from topo.synthetic import synthetic
 from topo.topology import Link, Topology
-from topo.writers import dot, text
+from topo.writers import dot, text, write
 from topo.writers import nccl_xml as writer
 from topo.writers.hosts import alike_hosts
 
@@ -130,7 +131,12 @@ def test_a_dead_link_is_seen() -> None:
     topology = synthetic("fully-connected:3,bandwidth=1GB/s")
     links = tuple(replace(link, state="inactive") if link.id == "GPU0->GPU1" else link for link in topology.links)
     broken = replace(topology, links=links)
-    assert "GPU0 - GPU1 1 DOWN; GPU2 1" in text.render(broken)
+    assert sorted(text.render(broken).splitlines()[-4:]) == [
+        "  GPU0 - GPU2 1",
+        "  GPU0 -> GPU1 1 DOWN",
+        "  GPU1 - GPU2 1",
+        "  GPU1 -> GPU0 1",
+    ]
     assert '"GPU0" -- "GPU1" [label="network 1", penwidth=1.0, color=red, style=dashed, dir=forward]' in dot.render(
         broken
     )
@@ -141,6 +147,78 @@ def test_both_directions_of_a_link_are_one_edge_where_they_are_equal() -> None:
     assert dot.render(topology).count(" -- ") == 1
     uneven = (Link("GPU0", "GPU1", "network", 1e9), Link("GPU1", "GPU0", "network", 2e9))
     assert dot.render(replace(topology, links=uneven)).count("dir=forward") == 2
+
+
+@pytest.mark.parametrize("name", ["a40-x8-pairs", "dgx1-v100", "gb200-nvl8", "oci-a100-16x100", "pcie-8gpu"])
+def test_each_pair_is_listed_once(name: str) -> None:
+    machine = preset(name)
+    drawn = text.render(machine)
+    assert "->" not in drawn
+    listed = re.findall(r"^  (GPU\d) - (.*)$", drawn, re.MULTILINE)
+    pairs = [(one, int(other)) for one, others in listed for other in re.findall(r"GPU(\d)", others)]
+    assert len(pairs) == len(set(pairs))
+    assert all(int(one[3:]) < other for one, other in pairs)
+    assert (
+        "GPU0 - GPU1" in drawn
+        or machine.of_kind("nvswitch")
+        or not any(link.kind == "nvlink" for link in machine.links)
+    )
+
+
+def test_directions_that_differ_are_two_with_arrows() -> None:
+    mesh = preset("dgx1-v100")
+    slow = tuple(replace(link, bandwidth_bytes_per_s=1e9) if link.id == "GPU0->GPU3" else link for link in mesh.links)
+    lines = text.render(replace(mesh, links=slow)).splitlines()
+    assert "  GPU0 - GPU1, GPU2 25 (1 link); GPU4 50 (2 links)" in lines
+    assert {"  GPU0 -> GPU3 1 (2 links)", "  GPU3 -> GPU0 50 (2 links)"} <= set(lines)
+    one_way = tuple(link for link in mesh.links if link.id != "GPU0->GPU3")
+    lines = text.render(replace(mesh, links=one_way)).splitlines()
+    assert [line for line in lines if "->" in line] == ["  GPU3 -> GPU0 50 (2 links)"]
+
+
+def test_directions_of_a_switch_that_differ_are_two_with_arrows() -> None:
+    box = preset("dgx-h100")
+    slow = tuple(replace(link, bandwidth_bytes_per_s=9e9) if link.id == "NVS0->GPU3" else link for link in box.links)
+    lines = text.render(replace(box, links=slow)).splitlines()
+    assert "  NVS0 - GPU0..GPU2, GPU4..GPU7: 450 (18 links) each" in lines
+    assert {"  NVS0 -> GPU3: 9 (18 links) each", "  NVS0 <- GPU3: 450 (18 links) each"} <= set(lines)
+
+
+def test_gpus_that_take_no_part_are_marked() -> None:
+    some = preset("dgx-h100").take_ranks((4, 0, 1))
+    lines = text.render(some).splitlines()
+    assert lines[0].startswith("dgx-h100: 8 GPUs (3 take part), ")
+    assert lines[1] == "ranks in order: GPU4, GPU0, GPU1"
+    marked = [re.findall(r"GPU\d", line)[0] for line in lines if "(not taking part)" in line]
+    assert marked == ["GPU2", "GPU3", "GPU5", "GPU6", "GPU7"]
+    assert dot.render(some).count("not taking part") == 5
+    assert max(map(len, lines)) <= text.WIDTH
+    whole = text.render(preset("dgx-h100"))
+    assert "take" not in whole
+    assert "taking" not in whole + dot.render(preset("dgx-h100"))
+
+
+def test_gpus_without_a_tree_are_named_too() -> None:
+    lines = text.render(synthetic("switch:64,bandwidth=1GB/s").take_ranks(range(1, 64, 2))).splitlines()
+    assert lines[0].endswith(": 64 GPUs (32 take part)")
+    assert lines[1].startswith("ranks in order: GPU1, GPU3, ")
+    assert "ranks in order: GPU1..GPU3" in text.render(synthetic("ring:4,bandwidth=1GB/s").take_ranks((1, 2, 3)))
+
+
+def test_hosts_of_which_others_take_part_are_not_alike() -> None:
+    lines = text.render(preset("gb200-nvl72").take_ranks((0, 1))).splitlines()
+    assert {"host0", "host1"} <= set(lines)
+    assert "(and 16 like it: host2..host17, with GPU8..GPU71)" in lines
+
+
+CONTRADICTION = "\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNODE\tPHB\nGPU1\tNODE\t X \tPHB\nGPU2\tPHB\tPHB\t X \n"
+
+
+def test_letters_that_contradict_each_other_are_said_in_the_headline() -> None:
+    odd = from_matrix(nvidia_smi_topo.read(CONTRADICTION))
+    assert text.headline(odd).endswith("3 GPUs, 1 NUMA node, INCONSISTENT")
+    assert text.headline(topology_json.read(write(odd, "json"))) == text.headline(odd)
+    assert "INCONSISTENT" not in text.headline(from_matrix(nvidia_smi_topo.read(CONTRADICTION.replace("NODE", "PHB"))))
 
 
 def test_many_alike_are_one_line() -> None:

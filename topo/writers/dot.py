@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 
 from topo.topology import Device, Link, Topology
+from topo.writers.hosts import NOT_TAKING_PART, idle_ids
 
 _SHAPES = {
     "gpu": ("box", "#76b900"),
@@ -22,16 +23,18 @@ _OTHER_SHAPE = ("box", "#eeeeee")
 
 def render(topology: Topology) -> str:
     """The graph in DOT: one node per device, one edge per pair and kind of link, labelled in GB/s per direction."""
+    idle = idle_ids(topology)
     lines = [f"graph {_quoted(topology.name or 'topology')} {{", "  node [style=filled, fontname=sans-serif];"]
-    lines.extend(f"  {_quoted(device.id)} [{_node(device)}];" for device in topology.devices)
+    lines.extend(f"  {_quoted(device.id)} [{_node(device, device.id in idle)}];" for device in topology.devices)
     lines.extend(f"  {edge};" for edge in _edges(topology))
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _node(device: Device) -> str:
+def _node(device: Device, is_idle: bool) -> str:
     shape, color = _SHAPES.get(device.kind, _OTHER_SHAPE)
-    words = device.name if device.model is None else f"{device.name}\n{device.model}"
-    return f'label={_quoted(words)}, shape={shape}, fillcolor="{color}"'
+    words = "\n".join(word for word in (device.name, device.model, NOT_TAKING_PART if is_idle else None) if word)
+    style = ', style="filled,dashed"' if is_idle else ""
+    return f'label={_quoted(words)}, shape={shape}, fillcolor="{color}"{style}'
 
 
 def _edges(topology: Topology) -> Iterator[str]:

@@ -1,14 +1,23 @@
-"""Which hosts of a topology are built alike, so that a drawing for people shows one of them."""
+"""What a drawing for people tells apart: devices that take no part, and hosts of which one stands for its likes."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from topo.topology import Topology
+from topo.topology import RANK_KINDS, Topology
+
+NOT_TAKING_PART = "not taking part"
+"""What drawings say of a GPU or process that is no rank."""
+
+
+def idle_ids(topology: Topology) -> frozenset[str]:
+    """The GPUs and processes that take no part: those that are no rank."""
+    return frozenset(device.id for device in topology.of_kind(*RANK_KINDS)).difference(topology.gpu_ids)
 
 
 def alike_hosts(topology: Topology) -> Mapping[str, str]:
-    """For each host that equals an earlier one, that one: same devices, links and rates; names and bus ids apart."""
+    """For each host that equals an earlier one, that one: same devices, ranks, links and rates; names and ids apart."""
+    idle = idle_ids(topology)
     place: dict[str, tuple[str, int]] = {}
     signs: dict[str, list[Hashable]] = {}
     for device in topology.devices:
@@ -16,7 +25,7 @@ def alike_hosts(topology: Topology) -> Mapping[str, str]:
             parts = signs.setdefault(device.host, [])
             place[device.id] = (device.host, len(parts))
             rate = device.nic.bandwidth_bytes_per_s if device.nic else None
-            parts.append((device.kind, device.model, device.numa_node, rate))
+            parts.append((device.kind, device.model, device.numa_node, rate, device.id in idle))
     for link in topology.links:
         facts = (link.kind, link.bandwidth_bytes_per_s, link.lanes, link.latency_s, link.state)
         for near, far, way in ((link.src, link.dst, "out"), (link.dst, link.src, "in")):

@@ -24,9 +24,9 @@ _LEGEND = (
 
 
 def matrix(topology: Topology) -> dict[str, dict[str, str | None]]:
-    """The letters of each GPU and NIC to each other one, by name, both directions, computed from the graph.
+    """The letters of each GPU that takes part and NIC to each other, by name, both directions, computed from the graph.
 
-    Names are the source's labels (ids where two devices share a label), GPUs first as ranks are ordered, then NICs.
+    Names are the source's labels (ids where two devices share a label), GPUs first, then NICs, in the topology's order.
     None where the source does not show the pair (`hidden_pairs`), or where no path joins the two.
     """
     devices = _ends(topology)
@@ -46,7 +46,8 @@ def matrix(topology: Topology) -> dict[str, dict[str, str | None]]:
 def render(topology: Topology) -> str:
     """The matrix as text in nvidia-smi's layout: tabs, affinity columns where known, and the legends.
 
-    Reading it back gives the same letters, save XGMI and NET, which nvidia-smi does not know.
+    GPUs that take no part are left out, as where CUDA_VISIBLE_DEVICES hides them. Reading it back gives the same
+    letters, save XGMI and NET, which nvidia-smi does not know.
     """
     devices = _ends(topology)
     names = _names(devices)
@@ -90,10 +91,9 @@ def _legends(rows: dict[str, dict[str, str | None]], devices: list[Device], name
 
 
 def _ends(topology: Topology) -> list[Device]:
-    """GPUs in rank order, those that are no rank after them, then NICs."""
-    ranks = [topology.device(gpu_id) for gpu_id in topology.gpu_ids]
-    others = [device for device in topology.of_kind(*RANK_KINDS) if device.id not in topology.gpu_ids]
-    return [*ranks, *others, *topology.of_kind("nic")]
+    """The GPUs that take part, then NICs: however ranks are numbered, in the topology's order."""
+    ranks = set(topology.gpu_ids)
+    return [*(device for device in topology.of_kind(*RANK_KINDS) if device.id in ranks), *topology.of_kind("nic")]
 
 
 def _names(devices: list[Device]) -> dict[str, str]:

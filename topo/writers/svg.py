@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from topo.containment import containment
 from topo.topology import Device, Link, Topology
 from topo.writers import svg_layout as layout
+from topo.writers.hosts import NOT_TAKING_PART, idle_ids
 from topo.writers.svg_layout import Box, Row
 from topo.writers.svg_links import Bar, Stroke, Wires, room_below, stroke_width, trunks
 from topo.writers.svg_style import STYLE
@@ -46,7 +47,7 @@ def render(topology: Topology) -> str:
     rows = layout.rows_of(by_row, wires.rooms_above(layout.rows_of(by_row, [0.0] * len(by_row))))
     bars = wires.bars(rows)
     strokes = wires.strokes(rows, bars)
-    picture = _Picture(max([_LEAST_WIDTH, *(row.right for row in rows)]))
+    picture = _Picture(max([_LEAST_WIDTH, *(row.right for row in rows)]), idle_ids(topology))
     picture.add_containers(rows)
     picture.add_strokes(strokes)
     picture.add_bars(bars, wires)
@@ -59,9 +60,10 @@ def render(topology: Topology) -> str:
 
 @dataclass
 class _Picture:
-    """The elements so far; later ones lie on top. `right` is where the boxes end."""
+    """The elements so far; later ones lie on top. `right` is where the boxes end, `idle` are devices without a part."""
 
     right: float
+    idle: frozenset[str] = frozenset()
     lines: list[str] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
 
@@ -100,7 +102,8 @@ class _Picture:
         for box in (box for row in rows for box in row.boxes if box.devices and box.bar_y is None):
             self._open_device(box.devices)
             self.lines.append(rectangle(box.x, box.y, box.width, box.height, 5, "leaf"))
-            name, *rest = [*box.label.split("\n"), *notes(box.devices[0], uplinks)][:3]
+            device = box.devices[0]
+            name, *rest = [*box.label.split("\n"), *notes(device, uplinks, device.id in self.idle)][:3]
             y = box.y + box.height / 2 + 4 - 6.5 * len(rest)
             self.lines.append(words(name, box.middle, y, "name middle", box.width - 6, 7.0))
             for number, note in enumerate(rest, start=1):
@@ -188,8 +191,10 @@ class _Picture:
     def _open_device(self, devices: Sequence[Device]) -> None:
         said = [f"{device.name}: {describe(device)}" for device in devices[:1]]
         more = f" and {len(devices) - 1} alike" if len(devices) > 1 else ""
-        kind = devices[0].kind
-        self._open(f"device {kind}", f"device:{devices[0].id}", devices[0].id, f' data-kind="{kind}"', said[0] + more)
+        kind, is_idle = devices[0].kind, devices[0].id in self.idle
+        title = f"{said[0]}{more}{f', {NOT_TAKING_PART}' if is_idle else ''}"
+        css = f"device {kind}{' idle' if is_idle else ''}"
+        self._open(css, f"device:{devices[0].id}", devices[0].id, f' data-kind="{kind}"', title)
 
     def _open_link(self, link: Link, title: str) -> None:
         data = (

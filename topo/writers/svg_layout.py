@@ -7,11 +7,12 @@ row above the bar. Hosts are packed into rows, with room above each row for link
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from topo.containment import Containment, containment
 from topo.topology import Device, DeviceKind, Topology
+from topo.writers.hosts import idle_ids
 from topo.writers.text import alike, describe, span
 
 LEAF_WIDTH, LEAF_HEIGHT = 70, 50
@@ -100,7 +101,7 @@ def hosts_of(topology: Topology, room_below: float) -> list[_Block]:
 
     `room_below` is kept free in each host for links between its NUMA nodes.
     """
-    tree = containment(topology)
+    tree, idle = containment(topology), idle_ids(topology)
     roots: dict[str | None, list[Device]] = {}
     for device in (topology.device(root) for root in tree.roots):
         if device.kind not in (*HUB_KINDS, "host_memory"):
@@ -108,7 +109,7 @@ def hosts_of(topology: Topology, room_below: float) -> list[_Block]:
     return [
         _host(
             host or "",
-            [_block(topology, tree, group) for group in alike(devices, tree, MAX_LOOSE)],
+            [_block(topology, tree, group, idle) for group in alike(devices, tree, MAX_LOOSE, idle)],
             room_below,
             len(roots) > 1,
         )
@@ -165,15 +166,15 @@ def _host(name: str, blocks: Sequence[_Block], room_below: float, has_frame: boo
     return _Block((), name if has_frame else "", width, height + bottom + pad, children)
 
 
-def _block(topology: Topology, tree: Containment, group: Sequence[Device]) -> _Block:
+def _block(topology: Topology, tree: Containment, group: Sequence[Device], idle: Collection[str]) -> _Block:
     """One device with all it holds, or several alike ones as a single leaf."""
     if len(group) > 1:
         name = span([shown_name(device) for device in group])
         label = f"{len(group)} x"
         return _Block(tuple(group), f"{name}\n{label}", max(LEAF_WIDTH, len(name) * CHARACTER_WIDTH + GAP), LEAF_HEIGHT)
     device = group[0]
-    below = [topology.device(child) for child in tree.children.get(device.id, ())]
-    held = [_block(topology, tree, alike_ones) for alike_ones in alike([d for d in below if _is_drawn(d)], tree)]
+    below = [d for child in tree.children.get(device.id, ()) if _is_drawn(d := topology.device(child))]
+    held = [_block(topology, tree, alike_ones, idle) for alike_ones in alike(below, tree, idle=idle)]
     is_leaf = not held and device.kind not in ("cpu", "pcie_switch", "host_bridge")
     if is_leaf:
         return _Block((device,), shown_name(device), LEAF_WIDTH, LEAF_HEIGHT)

@@ -19,6 +19,7 @@ text { font-family: "DejaVu Sans", Verdana, sans-serif; font-size: 10px; fill: #
 .nic rect { fill: #d3e5fb; stroke: #0a58a8; }
 .nvswitch rect { fill: #b5d989; stroke: #3d6300; }
 .net_switch rect { fill: #a9cdf5; stroke: #0a58a8; }
+.idle rect { fill-opacity: 0.25; stroke-dasharray: 4 3; }
 .link { fill: none; }
 .nvlink { stroke: #4c8c00; }
 .xgmi { stroke: #c2410c; }
@@ -54,4 +55,4 @@ text { fill: #e6edf3; }
 .alarm { fill: #ff7b72; stroke: #0d1117; }
 }
 """
-"""The style sheet of every drawing; classes are kinds of devices and links (`cpu-link` for links between CPUs)."""
+"""The style sheet of every drawing; classes are states, and kinds of devices and links (`cpu-link` between CPUs)."""

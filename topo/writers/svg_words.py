@@ -47,9 +47,9 @@ def rectangle(x: float, y: float, width: float, height: float, radius: float, cs
     return f'<rect class="{css}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius:g}"/>'
 
 
-def notes(device: Device, uplinks: Mapping[str, str]) -> list[str]:
-    """What stands below a device's name: a GPU's model, a NIC's rate, and the switch that its cable leads to."""
-    found = []
+def notes(device: Device, uplinks: Mapping[str, str], is_idle: bool) -> list[str]:
+    """What stands below a device's name: that it is no rank, a GPU's model, a NIC's rate, where its cable leads to."""
+    found = ["no rank"] if is_idle else []
     if device.kind == "gpu":
         capability = device.gpu.compute_capability if device.gpu else None
         model = device.model or (f"sm{capability}" if capability else "")

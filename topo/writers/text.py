@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from topo import catalog
 from topo.containment import Containment, containment
-from topo.topology import Device, Link, Topology
-from topo.writers.hosts import alike_hosts
+from topo.finding import INCONSISTENT
+from topo.topology import RANK_KINDS, Device, Link, Topology
+from topo.writers.hosts import NOT_TAKING_PART, alike_hosts, idle_ids
 
 WIDTH = 80
 MAX_ALIKE = 12
@@ -17,9 +18,6 @@ MAX_ALIKE = 12
 
 NEVER_LIMITS_BYTES_PER_S = 1e12
 """From this rate on a local link is a way of speaking (parts of one chip or card), and its rate is not drawn."""
-
-MESH_KINDS = ("nvlink", "xgmi")
-"""Of these links every device's own list is drawn; of others each pair once, unless its two directions differ."""
 
 _KIND_WORDS = {
     "gpu": "GPU",
@@ -46,9 +44,9 @@ LINK_TITLES: Mapping[str, str] = {
 
 
 def render(topology: Topology) -> str:
-    """The drawing: a headline, a tree per host, the links that join the tree's leaves, and the findings."""
+    """The drawing: headline, ranks where some are left out, a tree per host, links that join its leaves, findings."""
     tree, like = containment(topology), alike_hosts(topology)
-    lines = [headline(topology), *_forest(topology, tree, like), *_peers(topology, tree, like)]
+    lines = [headline(topology), *_ranks(topology), *_forest(topology, tree, like), *_peers(topology, tree, like)]
     if topology.remarks:
         lines.append("")
         for remark in topology.remarks:
@@ -61,11 +59,20 @@ def headline(topology: Topology) -> str:
     kinds = (("gpu", "GPU"), ("process", "CPU process"), ("nic", "NIC"), ("cpu", "NUMA node"))
     counts = [(len(topology.of_kind(kind)), word) for kind, word in kinds]  # type: ignore[arg-type]
     parts = [f"{count} {_plural(word, count)}" for count, word in counts if count]
-    if len(topology.of_kind("gpu")) not in (0, topology.num_ranks):
+    if idle_ids(topology) and topology.num_ranks:
         parts[0] += f" ({topology.num_ranks} take part)"
     if not topology.complete:
         parts.append("INCOMPLETE")
+    if any(finding.rule == INCONSISTENT for finding in topology.findings):
+        parts.append("INCONSISTENT")
     return f"{topology.name or 'topology'}: {', '.join(parts)}"
+
+
+def _ranks(topology: Topology) -> Iterator[str]:
+    """Which GPUs are ranks, in the order of the ranks, where these are not all of them in the topology's order."""
+    if topology.gpu_ids and topology.gpu_ids != tuple(device.id for device in topology.of_kind(*RANK_KINDS)):
+        names = _spans([topology.device(gpu_id).name for gpu_id in topology.gpu_ids])
+        yield from textwrap.wrap(f"ranks in order: {names}", WIDTH, subsequent_indent="  ")
 
 
 def _plural(word: str, count: int) -> str:
@@ -74,7 +81,7 @@ def _plural(word: str, count: int) -> str:
 
 def _forest(topology: Topology, tree: Containment, like: Mapping[str, str]) -> Iterator[str]:
     """Each root with its branches, under its host's name; of hosts built alike the first one, and which are like it."""
-    host = None
+    host, idle = None, idle_ids(topology)
     for root in tree.roots:
         device = topology.device(root)
         if not tree.children.get(root) and device.kind not in ("cpu", "net_switch"):
@@ -85,8 +92,8 @@ def _forest(topology: Topology, tree: Containment, like: Mapping[str, str]) -> I
                 yield host or ""
                 yield from _more_like(topology, host, like)
         if host not in like:
-            yield _line("", device, None)
-            yield from _branches(topology, tree, root, "")
+            yield _line("", device, None, _marked(device.name, device, idle))
+            yield from _branches(topology, tree, root, "", idle)
 
 
 def _more_like(topology: Topology, host: str | None, like: Mapping[str, str]) -> Iterator[str]:
@@ -100,18 +107,20 @@ def _more_like(topology: Topology, host: str | None, like: Mapping[str, str]) ->
         yield from textwrap.wrap(words, WIDTH, subsequent_indent=" ")
 
 
-def _branches(topology: Topology, tree: Containment, parent: str, indent: str) -> Iterator[str]:
+def _branches(topology: Topology, tree: Containment, parent: str, indent: str, idle: Collection[str]) -> Iterator[str]:
     children = [topology.device(child) for child in tree.children.get(parent, ()) if _is_drawn(topology, child)]
-    groups = alike(children, tree)
+    groups = alike(children, tree, idle=idle)
     for place, group in enumerate(groups):
         last = place == len(groups) - 1
         branch, below = ("└─ ", "   ") if last else ("├─ ", "│  ")
-        if len(group) > 1:
-            name = f"{span([device.name for device in group])}  {len(group)} x"
-            yield _line(indent + branch, group[0], tree.up_link[group[0].id], name)
-            continue
-        yield _line(indent + branch, group[0], tree.up_link[group[0].id])
-        yield from _branches(topology, tree, group[0].id, indent + below)
+        name = f"{span([device.name for device in group])}  {len(group)} x" if len(group) > 1 else group[0].name
+        yield _line(indent + branch, group[0], tree.up_link[group[0].id], _marked(name, group[0], idle))
+        if len(group) == 1:
+            yield from _branches(topology, tree, group[0].id, indent + below, idle)
+
+
+def _marked(name: str, device: Device, idle: Collection[str]) -> str:
+    return f"{name}  ({NOT_TAKING_PART})" if device.id in idle else name
 
 
 def _is_drawn(topology: Topology, device_id: str) -> bool:
@@ -119,14 +128,19 @@ def _is_drawn(topology: Topology, device_id: str) -> bool:
     return topology.device(device_id).kind != "host_memory"
 
 
-def alike(devices: Sequence[Device], tree: Containment, most: int = MAX_ALIKE) -> list[list[Device]]:
-    """The devices in groups: runs of more than `most` childless ones of a kind behind equal links are one group."""
+def alike(
+    devices: Sequence[Device], tree: Containment, most: int = MAX_ALIKE, idle: Collection[str] = ()
+) -> list[list[Device]]:
+    """The devices in groups: runs of more than `most` childless ones of a kind behind equal links are one group.
+
+    Those whose ids are `idle` are not like the others.
+    """
     groups: list[list[Device]] = []
     key = None
     for device in devices:
         link = tree.up_link.get(device.id)
         way_up = (link.kind, link.bandwidth_bytes_per_s) if link else None
-        found = (device.kind, way_up, _stem(device.name), device.id in tree.children)
+        found = (device.kind, way_up, _stem(device.name), device.id in idle, device.id in tree.children)
         if groups and found == key and not found[-1]:
             groups[-1].append(device)
         else:
@@ -135,9 +149,9 @@ def alike(devices: Sequence[Device], tree: Containment, most: int = MAX_ALIKE) -
     return [part for group in groups for part in ([group] if len(group) > most else [[one] for one in group])]
 
 
-def _line(lead: str, device: Device, link: Link | None, name: str | None = None) -> str:
+def _line(lead: str, device: Device, link: Link | None, name: str) -> str:
     """One device: name and what it is on the left, its link upwards on the right."""
-    left = f"{lead}{name or device.name}  {describe(device)}"
+    left = f"{lead}{name}  {describe(device)}"
     if link is None:
         return left[:WIDTH]
     lanes = f" x{link.lanes}" if link.kind == "pcie" and link.lanes > 1 else ""
@@ -199,25 +213,32 @@ def _peers(topology: Topology, tree: Containment, like: Mapping[str, str]) -> It
 
 
 def _hubs_and_peers(topology: Topology, links: Sequence[Link]) -> Iterator[str]:
-    """Links to a switch in one line per equal rate; all others under the device they start from."""
+    """Links to a switch in one line per equal rate; all others under the device they start from.
+
+    Each pair stands once, with an arrow for each direction where the two differ or one is missing.
+    """
     hubs = {device.id for device in topology.of_kind("nvswitch", "net_switch")}
-    listed: set[tuple[str, str, str]] = set()
+    said = {(link.src, link.dst): _short(link) for link in links}
+    told: set[tuple[str, str]] = set()
     members: dict[tuple[str, str], list[str]] = {}
     peers: dict[str, dict[str, list[str]]] = {}
     for link in links:
-        src, dst = topology.device(link.src), topology.device(link.dst)
-        if link.dst in hubs and (link.src not in hubs or (link.dst, link.src, _short(link)) not in listed):
-            listed.add((link.src, link.dst, _short(link)))
-            members.setdefault((dst.name, _short(link)), []).append(src.name)
-        elif not hubs.intersection((link.src, link.dst)) and (link.dst, link.src, _short(link)) not in listed:
-            if link.kind not in MESH_KINDS:
-                listed.add((link.src, link.dst, _short(link)))
-            peers.setdefault(src.name, {}).setdefault(_short(link), []).append(dst.name)
+        src, dst, rate = topology.device(link.src).name, topology.device(link.dst).name, _short(link)
+        is_even = said.get((link.dst, link.src)) == rate
+        if is_even and (link.dst, link.src) in told:
+            continue
+        told.add((link.src, link.dst))
+        if link.dst in hubs:
+            members.setdefault((f"{dst} {'-' if is_even else '<-'}", rate), []).append(src)
+        elif link.src in hubs:
+            members.setdefault((f"{src} {'-' if is_even else '->'}", rate), []).append(dst)
+        else:
+            peers.setdefault(f"{src} {'-' if is_even else '->'}", {}).setdefault(rate, []).append(dst)
     for (hub, rate), names in members.items():
-        yield from textwrap.wrap(f"  {hub} - {_spans(names)}: {rate} each", WIDTH, subsequent_indent="      ")
-    for src_name, by_rate in peers.items():
+        yield from textwrap.wrap(f"  {hub} {_spans(names)}: {rate} each", WIDTH, subsequent_indent="      ")
+    for start, by_rate in peers.items():
         text = "; ".join(f"{_spans(names)} {rate}" for rate, names in by_rate.items())
-        yield from textwrap.wrap(f"  {src_name} - {text}", WIDTH, subsequent_indent="      ")
+        yield from textwrap.wrap(f"  {start} {text}", WIDTH, subsequent_indent="      ")
 
 
 def _short(link: Link) -> str:
