@@ -1,9 +1,13 @@
-"""What tests share: where the corpus of real captures lies, and why a test that needs it is skipped."""
+"""What tests share: where the real captures lie, why a test that needs them is skipped, how work is counted."""
 
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 NO_CORPUS = "no corpus of captures (set TOPOSCOPE_CORPUS to run these)"
@@ -26,3 +30,19 @@ def corpus_files(pattern: str) -> list[Path]:
     """The corpus' files that match the pattern, sorted; empty where there is no corpus."""
     root = corpus_dir()
     return sorted(root.glob(pattern)) if root else []
+
+
+def calls(run: Callable[[], Any]) -> int:
+    """How many Python functions `run` calls: the measure of work where a clock would depend on the machine."""
+    count = 0
+
+    def note(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return count

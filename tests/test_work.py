@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
+from functools import partial
 
 import pytest
 
@@ -14,6 +11,7 @@ from sim.engines.network import network_of
 from sim.plan import in_order
 from sim.profile import IDEAL
 from sim.workload import Workload
+from tests.support import calls
 from topo.cluster import Cluster
 from topo.presets import preset
 from topo.synthetic import synthetic
@@ -26,22 +24,6 @@ def work_of(algorithm: str, num_ranks: int, num_bytes: int, **options: int) -> d
     schedule = in_order(algorithm, num_ranks, **options).schedule()
     network = network_of(synthetic(SWITCH.format(num_ranks)), IDEAL)
     return simulate(schedule, network, Workload("all_reduce", num_bytes)).work
-
-
-def calls(run: Callable[[], Any]) -> int:
-    """How many Python functions `run` calls."""
-    count = 0
-
-    def note(_frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal count
-        count += event == "call"
-
-    sys.setprofile(note)
-    try:
-        run()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 @pytest.mark.parametrize("num_ranks", [2, 8, 129, 1024])
@@ -69,11 +51,15 @@ def test_the_work_does_not_grow_with_the_size() -> None:
 def test_a_cluster_stays_folded() -> None:
     """Building a cluster of 65,536 nodes takes the calls that one of 2 takes."""
     node = preset("dgx-h100")
-    few, many = (calls(lambda count=count: Cluster(node, count).num_ranks) for count in (2, 65_536))
+
+    def built(count: int) -> int:
+        return Cluster(node, count).num_ranks
+
+    few, many = (calls(partial(built, count)) for count in (2, 65_536))
     assert many == few
 
 
 def test_the_steps_of_an_event_run_do_not_call_per_transfer() -> None:
     """Four times the transfers at twice the instants: calls follow instants."""
-    few, many = (calls(lambda num_ranks=num_ranks: work_of("ring", num_ranks, 1 << 20)) for num_ranks in (32, 64))
+    few, many = (calls(partial(work_of, "ring", num_ranks, 1 << 20)) for num_ranks in (32, 64))
     assert many < 3 * few

@@ -252,17 +252,17 @@ def test_a_reader_that_has_had_enough_is_no_error() -> None:
     assert process.wait(timeout=60) == 0
 
 
-def test_help_is_quick_and_light() -> None:
+def test_help_loads_little() -> None:
     code = (
-        "import json, sys, time\n"
+        "import json, sys\n"
         "from topo.cli import main\n"
         "try:\n    main(['--help'])\n"
         "except SystemExit:\n    pass\n"
-        "print(json.dumps([time.process_time(), sorted(sys.modules)]), file=sys.stderr)\n"
+        "print(json.dumps(sorted(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    cpu_s, modules = json.loads(done.stderr)
+    modules = json.loads(done.stderr)
     assert not {"networkx", "numpy", "torch", "rich", "msgspec", "simpy", "sim", "validate"} & set(modules)
-    assert cpu_s < 0.3, "about 0.1 s on an idle core"
+    assert len(modules) < 250, "170 in all; click alone loads 104"
     for name in ("discover", "presets", "show"):
         assert f"\n  {name} " in done.stdout
