@@ -84,6 +84,7 @@ def run(
     from sim.workload import Workload
     from validate.cli_output import print_session
     from validate.session import Request, run_session
+    from validate.status_line import status_line
 
     chosen, machine = _place(topology, gpus, backend)
     request = Request(
@@ -98,7 +99,8 @@ def run(
         tolerance=tolerance,
     )
     machine = _first_ranks(machine, request.num_ranks)
-    session = run_session(request, machine, _profile(profile, machine))
+    with status_line() as line:
+        session = run_session(request, machine, _profile(profile, machine), tell=line.tell)
     context.exit(print_session(session, request, output, gates=topology is not None))
 
 

@@ -16,22 +16,24 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from topo.errors import EnvironmentMissing, MeasurementError
+from validate import blame
 from validate.jobs import Run, run_to_plain
 from validate.measurement import Measurement
-from validate.progress import DONE, FAILED, Report, is_alive, read_reports
-from validate.words import listed
+from validate.progress import DONE, Report, read_reports
 from validate.worker import JOBS_FILE, RESULTS_FILE
 
 POLL_S = 0.05
 LAST_WORDS_S = 1.0
 """How long the others get to say what they saw, once a process is gone."""
 
-STALE_S = 1.0
+ENDING_SIGNALS = ("SIGTERM", "SIGINT", "SIGHUP")
+"""Told to end, by a person at the keyboard too, and left by the terminal."""
+
 LOG_FILE = "torchrun.log"
 
 
@@ -57,20 +59,26 @@ def require_torch() -> None:
         )
 
 
+def untold(words: str) -> None:
+    """Nobody wants to know how far a launch is."""
+
+
 def launch(
     run: Run,
     *,
     timeout_s: float = 300.0,
     stall_s: float | None = None,
     environment: dict[str, str] | None = None,
+    tell: Callable[[str], None] = untold,
 ) -> Outcome:
     """Run all jobs in processes of their own and return what they brought, within about `timeout_s` seconds.
 
     With `stall_s` it also ends when no process has come any further for so long, once all are at work. `environment`
-    is added to the processes' own. EnvironmentMissing where torch is not installed, or does not work.
+    is added to the processes' own; `tell` is told again and again, in a few words, how far they are.
+    EnvironmentMissing where torch is not installed, or does not work.
     """
     require_torch()
-    with tempfile.TemporaryDirectory(prefix="toposcope-") as name:
+    with _ending_tidily(), tempfile.TemporaryDirectory(prefix="toposcope-") as name:
         folder = Path(name)
         plan = {"run": run_to_plain(run), "timeout_s": timeout_s, "launcher_pid": os.getpid()}
         (folder / JOBS_FILE).write_text(json.dumps(plan), encoding="utf-8")
@@ -85,8 +93,7 @@ def launch(
                 start_new_session=True,
             )
             try:
-                with _ending_tidily():
-                    failure, culprits = _watch(run, process, folder, _Limits(timeout_s, stall_s))
+                failure, culprits = _watch(run, process, folder, _Limits(timeout_s, stall_s), tell)
             finally:
                 _stop(process, folder, run.num_processes)
         measurements, values = _results(folder)
@@ -95,19 +102,27 @@ def launch(
 
 @contextlib.contextmanager
 def _ending_tidily() -> Iterator[None]:
-    """Within it, the signal to terminate ends the program as an exception does: with all that stands in `finally`."""
+    """Within it, signals to end do so as exceptions do, with all that stands in `finally`; a second one is ignored."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
+        for other in before:
+            signal.signal(other, signal.SIG_IGN)
+        raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    numbers = [getattr(signal, name) for name in ENDING_SIGNALS if hasattr(signal, name)]
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    # None is a handler that Python did not install and could not restore; what is ignored stays ignored (nohup).
+    before = {number: handler for number, handler in handlers.items() if handler not in (None, signal.SIG_IGN)}
+    for number in before:
+        signal.signal(number, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _command(run: Run, folder: Path) -> list[str]:
@@ -142,7 +157,7 @@ class _Limits:
 
 
 def _watch(
-    run: Run, process: subprocess.Popen[bytes], folder: Path, limits: _Limits
+    run: Run, process: subprocess.Popen[bytes], folder: Path, limits: _Limits, tell: Callable[[str], None]
 ) -> tuple[str | None, tuple[int, ...]]:
     """Wait for the end, a process that is gone, or a limit; what went wrong, and who is to blame."""
     started_s = moved_s = time.monotonic()
@@ -151,96 +166,35 @@ def _watch(
         ended = process.poll() is not None
         reports = read_reports(folder, run.num_processes)
         now_s = time.monotonic()
+        tell(_how_far(run, reports))
         if len(reports) == run.num_processes and all(report.state == DONE for report in reports.values()):
             return None, ()
-        if _in_trouble(reports):
+        if blame.in_trouble(reports):
             time.sleep(LAST_WORDS_S)
             reports = read_reports(folder, run.num_processes)
-            if _in_trouble(reports):
-                return _died(run, reports)
+            if blame.in_trouble(reports):
+                return blame.died(run, reports)
         elif ended:
-            return _ended_early(folder, reports, run), ()
+            return blame.ended_early(folder / LOG_FILE, reports, run), ()
         elif now_s > started_s + limits.timeout_s:
-            return _timed_out(run, reports, f"no end after {limits.timeout_s:g} s")
+            return blame.timed_out(run, reports, f"no end after {limits.timeout_s:g} s")
         at_work = len(reports) == run.num_processes and all(report.job for report in reports.values())
         places = [(report.count, report.job) for report in reports.values()]
         if places != seen or not at_work:
             seen, moved_s = places, now_s
         elif limits.stall_s is not None and now_s > moved_s + limits.stall_s:
-            return _timed_out(run, reports, f"nothing has moved for {limits.stall_s:g} s")
+            return blame.timed_out(run, reports, f"nothing has moved for {limits.stall_s:g} s")
         time.sleep(POLL_S)
 
 
-def _in_trouble(reports: dict[int, Report]) -> bool:
-    return bool(_gone(reports)) or any(report.state == FAILED for report in reports.values())
-
-
-def _gone(reports: dict[int, Report]) -> tuple[int, ...]:
-    """Processes that are no more and have not said goodbye."""
-    return tuple(rank for rank, report in reports.items() if not report.ended and not is_alive(report.pid))
-
-
-def _died(run: Run, reports: dict[int, Report]) -> tuple[str, tuple[int, ...]]:
-    """The sentence about ranks that died or failed: the dead first, else the one that failed first."""
-    gone = _gone(reports)
-    failed = sorted((r for r in reports.values() if r.state == FAILED), key=lambda report: report.at_s)
-    if gone:
-        last = reports[gone[0]]
-        what = f"{name_ranks(run, gone)} died without a word{_during(last)} (killed, crashed or out of memory)"
-        culprits = gone
-    else:
-        what = f"{name_ranks(run, [failed[0].rank])} failed{_during(failed[0])}: {failed[0].error.rstrip('.')}"
-        culprits = (failed[0].rank,)
-    return f"{what}; {_answered(run, reports, culprits)}", culprits
-
-
-def _timed_out(run: Run, reports: dict[int, Report], head: str) -> tuple[str, tuple[int, ...]]:
-    """The sentence about ranks that keep the others waiting: those that never began, stand still, or came least far."""
-    absent = [rank for rank in range(run.num_processes) if rank not in reports]
-    now = time.time()
-    frozen = [rank for rank, report in reports.items() if not report.ended and now - report.at_s > STALE_S]
-    furthest = max((report.count for report in reports.values()), default=0)
-    behind = [rank for rank, report in reports.items() if not report.ended and report.count < furthest]
-    culprits = tuple(absent or frozen or behind)
-    if not culprits:
-        where = _during(next(iter(reports.values()))) if reports else ""
-        return f"{head}{where}: all ranks are at work, give a longer --timeout or smaller sizes", ()
-    one, several = ("does not answer", "do not answer") if frozen else ("hangs", "hang")
-    did = "never began" if absent else one if len(culprits) == 1 else several
-    where = "" if absent else _during(reports[culprits[0]])
-    return f"{head}: {name_ranks(run, culprits)} {did}{where}; {_answered(run, reports, culprits)}", culprits
-
-
-def _ended_early(folder: Path, reports: dict[int, Report], run: Run) -> str:
-    """The sentence about torchrun giving up; EnvironmentMissing where it could not start a single process."""
-    lines = (folder / LOG_FILE).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    words = next(
-        (line.strip() for line in reversed(lines) if "Error" in line), lines[-1].strip() if lines else "no word"
-    )
-    if not reports:
-        raise EnvironmentMissing(f"torchrun could not start a process: {words[:300]}; check that torch itself works")
-    return f"torchrun ended early, {len(reports)} of {run.num_processes} processes had begun: {words[:300]}"
-
-
-def _during(report: Report) -> str:
-    return f", last seen in {report.job}" if report.job else " while starting"
-
-
-def name_ranks(run: Run, numbers: Sequence[int]) -> str:
-    """`rank 2`, `ranks 0, 1`, or `helper 0` for processes behind the ranks; of many the first and how many more."""
-    names = []
-    ranks = [str(number) for number in numbers if number < run.num_ranks]
-    if ranks:
-        names.append(f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {listed(ranks)}")
-    helpers = [str(number - run.num_ranks) for number in numbers if number >= run.num_ranks]
-    if helpers:
-        names.append(f"helper {helpers[0]}" if len(helpers) == 1 else f"helpers {listed(helpers)}")
-    return " and ".join(names)
-
-
-def _answered(run: Run, reports: dict[int, Report], culprits: tuple[int, ...]) -> str:
-    others = [rank for rank in sorted(reports) if rank not in culprits]
-    return f"{name_ranks(run, others)} answered" if others else "no other answered"
+def _how_far(run: Run, reports: dict[int, Report]) -> str:
+    """The job that the processes are at, the last of them where they are not at the same."""
+    if len(reports) < run.num_processes:
+        return f"starting processes: {len(reports)} of {run.num_processes}"
+    last = min(reports.values(), key=lambda report: report.job_number)
+    if not last.job_number:
+        return f"starting processes: {run.num_processes} are to meet"
+    return f"job {last.job_number} of {len(run.jobs)}: {last.job}"
 
 
 def _stop(process: subprocess.Popen[bytes], folder: Path, num_processes: int) -> None:

@@ -24,13 +24,17 @@ STARTING, RUNNING, DONE, FAILED, STOPPED = "starting", "running", "done", "faile
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a process last said of itself: `count` meetings reached, which job, and its error if it failed."""
+    """What a process last said of itself: `count` meetings reached, which job, and its error if it failed.
+
+    `job_number` counts the jobs from 1 and is 0 before the first.
+    """
 
     rank: int
     pid: int
     state: str
     count: int = 0
     job: str = ""
+    job_number: int = 0
     error: str = ""
     at_s: float = 0.0
 
@@ -80,7 +84,8 @@ class Reporter:
         self._parent = os.getppid()
         self._launcher_pid = launcher_pid
         self._lock = threading.Lock()
-        self._state, self._error, self._job, self._count = STARTING, "", "", 0
+        self._state, self._error, self._count = STARTING, "", 0
+        self._job, self._job_number = "", 0
 
     def start(self) -> None:
         """Write the first report and go on writing from a thread.
@@ -97,9 +102,9 @@ class Reporter:
         """Count one more meeting with the other processes."""
         self._count += 1
 
-    def enter(self, job: str) -> None:
-        """Say which job is being run."""
-        self._state, self._job = RUNNING, job
+    def enter(self, job: str, job_number: int) -> None:
+        """Say which job is being run, counted from 1."""
+        self._state, self._job, self._job_number = RUNNING, job, job_number
         self._write()
 
     def leave(self, state: str, error: str = "") -> None:
@@ -126,6 +131,7 @@ class Reporter:
                 "state": self._state,
                 "count": self._count,
                 "job": self._job,
+                "job_number": self._job_number,
                 "error": self._error,
                 "at_s": time.time(),
             }

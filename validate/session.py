@@ -50,8 +50,8 @@ class Request:
             raise MeasurementError(f"{counted(self.num_ranks, 'rank')}: a collective needs at least 2, see --ranks")
         if any(workload.collective == "all_to_all" for workload in self.workloads):
             raise MeasurementError(
-                "all_to_all is simulated but not run: each rank has a buffer of its own there, which no backend lays out "
-                "yet; measure another --collective"
+                "all_to_all is simulated but not run: each rank has a buffer of its own there, which no backend lays "
+                "out yet; measure another --collective"
             )
         for name in self.algorithms:
             if name not in (BUILTIN, *ALGORITHMS):

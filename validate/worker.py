@@ -105,7 +105,7 @@ def run_jobs(run: Run, folder: Path, reporter: Reporter, timeout_s: float) -> No
     for index, job in enumerate(run.jobs):
         if fault:
             Fault.parse(fault).strike(processes.rank, index)
-        reporter.enter(job.label)
+        reporter.enter(job.label, index + 1)
         result = _run_job(processes, job)
         if processes.rank == 0:
             with (folder / RESULTS_FILE).open("a", encoding="utf-8") as results:

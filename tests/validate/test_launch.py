@@ -93,8 +93,12 @@ def averages(num_ranks: int) -> list[tuple[Workload, str, Schedule | None]]:
     return [(workload, name, schedule) for name, schedule in {"builtin": None, **schedules(num_ranks)}.items()]
 
 
+ByHand = tuple[list[Job], Outcome, list[str]]
+"""The jobs of one launch, what it brought, and what it told of its progress."""
+
+
 @pytest.fixture(scope="module")
-def by_hand() -> tuple[list[Job], Outcome]:
+def by_hand() -> ByHand:
     """One launch of four ranks with schedules by hand, wrong ones, and contributions of the caller's own."""
     ring = in_order("ring", 4).schedule()
     rows = ring.rows()
@@ -115,18 +119,19 @@ def by_hand() -> tuple[list[Job], Outcome]:
             Workload("all_reduce", 12, reduction="avg"), "tree", in_order("tree", 4).schedule(), contributions=gradients
         ),
     ]
-    return jobs, launch(Run("gloo", 4, tuple(jobs)), timeout_s=TIMEOUT_S)
+    told: list[str] = []
+    return jobs, launch(Run("gloo", 4, tuple(jobs)), timeout_s=TIMEOUT_S, tell=told.append), told
 
 
-def test_schedules_by_hand_are_exact_and_wrong_ones_are_found_out(by_hand: tuple[list[Job], Outcome]) -> None:
-    jobs, outcome = by_hand
+def test_schedules_by_hand_are_exact_and_wrong_ones_are_found_out(by_hand: ByHand) -> None:
+    jobs, outcome, _ = by_hand
     assert outcome.failure is None
     verdicts = [outcome.measurements[index].correct for index in range(len(jobs))]
     assert verdicts == [True] * 7 + [False, False, None, True]
 
 
-def test_a_message_carries_what_its_sender_held_at_the_start_of_the_step(by_hand: tuple[list[Job], Outcome]) -> None:
-    _, outcome = by_hand
+def test_a_message_carries_what_its_sender_held_at_the_start_of_the_step(by_hand: ByHand) -> None:
+    _, outcome, _ = by_hand
     assert outcome.values[9] == ((2.0,) * 3, (0.0,) * 3, (7.0,) * 3, (1.0,) * 3)
     assert outcome.values[10] == ((2.5,) * 3,) * 4
 
@@ -195,10 +200,12 @@ def test_a_fault_ends_in_time_with_the_rank_named_and_results_kept(
 def test_the_time_for_all_is_kept_even_while_processes_start() -> None:
     run = Run("gloo", 2, (Job(Workload("all_reduce", 8), "builtin"),))
     started = time.monotonic()
-    outcome = launch(run, timeout_s=0.5)
+    told: list[str] = []
+    outcome = launch(run, timeout_s=0.5, tell=told.append)
     assert time.monotonic() - started < 20
     assert outcome.failure is not None
-    assert outcome.failure.startswith("no end after 0.5 s")
+    assert outcome.failure.startswith("no end after 0.5 s: ranks 0, 1 never began (2 of 2 processes: starting them may")
+    assert set(told) == {"starting processes: 0 of 2"}
     assert not outcome.measurements
 
 
@@ -231,12 +238,23 @@ def test_a_torch_that_does_not_work_is_something_missing(tmp_path: Path) -> None
         launch(run, environment={"PYTHONPATH": path})
 
 
-def test_a_launch_that_is_told_to_end_leaves_nothing_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_launch_that_is_told_to_end_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     process = long_launch(tmp_path)
+    process.send_signal(number)
+    time.sleep(0.1)
+    process.send_signal(number)
+    assert process.wait(timeout=20) == (-number if number == signal.SIGINT else 128 + number)
+    assert not list(tmp_path.iterdir())
+    assert not running(tmp_path)
+
+
+def test_a_launch_that_is_told_to_end_while_it_starts_leaves_nothing_behind(tmp_path: Path) -> None:
+    process = long_launch(tmp_path, until="toposcope-*")
     process.terminate()
     assert process.wait(timeout=20) == 128 + signal.SIGTERM
     assert not list(tmp_path.iterdir())
-    assert not running(tmp_path)
+    wait_until(lambda: not running(tmp_path))
 
 
 def test_processes_end_by_themselves_when_their_launch_is_killed(tmp_path: Path) -> None:
@@ -246,15 +264,16 @@ def test_processes_end_by_themselves_when_their_launch_is_killed(tmp_path: Path)
     wait_until(lambda: not running(tmp_path))
 
 
-def long_launch(folder: Path) -> subprocess.Popen[bytes]:
-    """A launch in a program of its own, its processes started, with `folder` for its temporary files."""
+def long_launch(folder: Path, until: str = "toposcope-*/progress-1.json") -> subprocess.Popen[bytes]:
+    """A launch in a program of its own, begun up to a file, with `folder` for its temporary files."""
     code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
         "from sim.workload import Workload; from validate.jobs import Job, Run; from validate.launch import launch;"
         "launch(Run('gloo', 2, (Job(Workload('all_reduce', 8), 'builtin', num_iterations=10**6),)))"
     )
     environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment)
-    wait_until(lambda: len(list(folder.glob("toposcope-*/progress-*.json"))) == 2)
+    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+    wait_until(lambda: bool(list(folder.glob(until))))
     return process
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.workload import Workload
+from validate.blame import name_ranks
 from validate.jobs import Job, Run
-from validate.launch import name_ranks
 from validate.words import MOST_NAMED, counted, listed
 
 
