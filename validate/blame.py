@@ -53,9 +53,10 @@ def timed_out(run: Run, reports: dict[int, Report], head: str) -> tuple[str, tup
     one, several = ("does not answer", "do not answer") if frozen else ("hangs", "hang")
     did = "never began" if absent else one if len(culprits) == 1 else several
     where = "" if absent else _during(reports[culprits[0]])
-    slow = f" ({len(absent)} of {run.num_processes} processes: starting them may need a longer --timeout)"
+    if absent:
+        did += f" ({len(absent)} of {run.num_processes} processes: starting them may need a longer --timeout)"
     return (
-        f"{head}: {name_ranks(run, culprits)} {did}{where}{slow if absent else ''}; {_answered(run, reports, culprits)}",
+        f"{head}: {name_ranks(run, culprits)} {did}{where}; {_answered(run, reports, culprits)}",
         culprits,
     )
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from topo.topology import Topology
     from validate.jobs import BackendName
 
-ALGORITHMS_BY_DEFAULT = "builtin,ring,tree,parameter-server"
 GLOO_RANKS_BY_DEFAULT = 4
 
 
@@ -42,8 +41,7 @@ def validate() -> None:
     "algorithms",
     multiple=True,
     metavar="LIST",
-    default=(ALGORITHMS_BY_DEFAULT,),
-    help="builtin (the library's own) and names such as ring,tree,parameter-server; all of these by default.",
+    help="builtin (the library's own) and names such as ring,tree; default: all that run the collective.",
 )
 @click.option("--chunks", type=click.IntRange(min=1), help="Pipeline chunks per tree or server.")
 @click.option("-n", "--iterations", type=click.IntRange(min=1), default=20, show_default=True, help="Timed runs.")
@@ -81,17 +79,25 @@ def run(
     Exit status 1: a rank died or hung, a result is wrong, or TOPOLOGY was given and a row is LOW.
     """
     from sim.collective import collective as collective_of
-    from sim.workload import Workload
+    from topo.units import format_size
     from validate.cli_output import print_session
-    from validate.session import Request, run_session
+    from validate.session import Request, algorithms_for, run_session, workloads_of
     from validate.status_line import status_line
+    from validate.words import listed
 
     chosen, machine = _place(topology, gpus, backend)
+    name = collective_of(collective).name
+    num_ranks = ranks or (machine.num_ranks if machine else GLOO_RANKS_BY_DEFAULT)
+    workloads = workloads_of(name, sizes, dtype, reduction, num_ranks)
+    whole = tuple(workload.num_bytes for workload in workloads)
+    if whole != sizes:
+        runs = listed([format_size(num_bytes) for num_bytes in whole])
+        note(f"{name} gives every rank an equal part, so that sizes are rounded as by nccl-tests: {runs}")
     request = Request(
         backend=chosen,
-        num_ranks=ranks or (machine.num_ranks if machine else GLOO_RANKS_BY_DEFAULT),
-        workloads=tuple(Workload(collective_of(collective).name, size, dtype, reduction) for size in sizes),
-        algorithms=_names(algorithms),
+        num_ranks=num_ranks,
+        workloads=workloads,
+        algorithms=algorithms_for(name) if algorithms in ((), ("all",)) else _names(algorithms),
         num_chunks=chunks,
         num_iterations=iterations,
         num_warmups=warmups,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from sim.plan import Plan, in_order
 from sim.workload import Workload
 from topo.errors import MeasurementError, NameChoiceError
 from validate import loopback
+from validate.backends import BUILTIN_IN_PARTS
 from validate.compare import TOLERANCE, Comparison, compare
 from validate.jobs import BackendName, Job, Run
 from validate.launch import Outcome, launch, untold
@@ -48,6 +49,8 @@ class Request:
     def __post_init__(self) -> None:
         if self.num_ranks < 2:
             raise MeasurementError(f"{counted(self.num_ranks, 'rank')}: a collective needs at least 2, see --ranks")
+        if not self.algorithms:
+            raise MeasurementError("no algorithm is to be measured: name some with --algorithm")
         if any(workload.collective == "all_to_all" for workload in self.workloads):
             raise MeasurementError(
                 "all_to_all is simulated but not run: each rank has a buffer of its own there, which no backend lays "
@@ -57,9 +60,35 @@ class Request:
             if name not in (BUILTIN, *ALGORITHMS):
                 raise NameChoiceError("algorithm", name, (BUILTIN, *ALGORITHMS))
             for workload in self.workloads:
-                if name != BUILTIN and workload.collective not in ALGORITHMS[name].collectives:
-                    runs = ", ".join(ALGORITHMS[name].collectives)
-                    raise MeasurementError(f"{name} runs {runs}, not {workload.collective}: use --algorithm builtin")
+                if workload.collective not in _run_by(name):
+                    others = ", ".join(algorithms_for(workload.collective)) or "nothing"
+                    raise MeasurementError(
+                        f"{name} runs {', '.join(_run_by(name))}, not {workload.collective}: that is run by {others}"
+                    )
+
+
+def algorithms_for(collective: str) -> tuple[str, ...]:
+    """What can run a collective (by its own name): the library's call, and those of ALGORITHMS that are made for it."""
+    return tuple(name for name in (BUILTIN, *ALGORITHMS) if collective in _run_by(name))
+
+
+def _run_by(name: str) -> tuple[str, ...]:
+    return tuple(BUILTIN_IN_PARTS) if name == BUILTIN else ALGORITHMS[name].collectives
+
+
+def workloads_of(
+    collective: str, sizes: Sequence[int], dtype: str, reduction: str, num_ranks: int
+) -> tuple[Workload, ...]:
+    """One workload per size; where every rank owns an equal part, sizes as nccl-tests runs them.
+
+    That is rounded down to whole parts, and at least one element each. The same size is not run twice.
+    """
+    whole = [Workload(collective, size, dtype, reduction) for size in sizes]
+    if not BUILTIN_IN_PARTS.get(collective, False):
+        return tuple(whole)
+    step = [workload.element_bytes * num_ranks for workload in whole]
+    rounded = [max(size // unit, 1) * unit for size, unit in zip(sizes, step, strict=True)]
+    return tuple(Workload(collective, size, dtype, reduction) for size in dict.fromkeys(rounded))
 
 
 @dataclass(frozen=True, slots=True)

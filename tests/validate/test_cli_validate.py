@@ -83,6 +83,28 @@ def test_a_rank_that_dies_ends_the_run_with_what_was_measured(monkeypatch: pytes
     assert [line.split(",")[1] for line in result.stdout.splitlines()] == ["algorithm", "builtin", "ring"]
 
 
+@needs_torch
+def test_a_collective_is_run_by_what_can_run_it_in_whole_parts() -> None:
+    options = ["--backend", "gloo", "--ranks", "3", "-b", "8", "-e", "1K", "-f", "128", "-n", "1", "-w", "0"]
+    result = validate("run", "--collective", "allgather", *options, "--timeout", "120", "--format", "json")
+    assert result.exit_code == 0, result.stderr
+    rows = json.loads(result.stdout)["rows"]
+    assert [(row["num_bytes"], row["algorithm"], row["correct"]) for row in rows] == [
+        (12, "builtin", True),
+        (1020, "builtin", True),
+    ]
+    assert "rounded as by nccl-tests: 12 B, 1020 B" in result.stderr
+    assert "nothing is predicted: no algorithm here runs all_gather" in result.stderr
+
+
+@needs_torch
+def test_of_many_ranks_that_come_too_late_a_few_are_named_and_no_empty_table_is_printed() -> None:
+    result = validate("run", "--backend", "gloo", "--ranks", "12", "--size", "8", "--timeout", "1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 4 more never began (12 of 12 processes" in result.stderr
+    assert "0 results so far are kept" in result.stderr
+
+
 def test_without_torch_the_exit_status_is_3(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch.importlib.util, "find_spec", lambda name: None)
     result = validate("run")
@@ -96,7 +118,11 @@ def test_without_torch_the_exit_status_is_3(monkeypatch: pytest.MonkeyPatch) -> 
     ("arguments", "complaint"),
     [
         (["--backend", "gloo", "--algorithm", "rign"], "did you mean 'ring'?"),
-        (["--backend", "gloo", "--collective", "broadcast", "--algorithm", "ring"], "ring runs all_reduce"),
+        (
+            ["--backend", "gloo", "--collective", "broadcast", "--algorithm", "ring"],
+            "ring runs all_reduce, not broadcast",
+        ),
+        (["--backend", "gloo", "--algorithm", "direct"], "not all_reduce: that is run by builtin, ring, tree"),
         (["--backend", "gloo", "--collective", "allredcue"], "unknown collective"),
         (["--backend", "gloo", "--dtype", "float31"], "unknown dtype"),
         (["--backend", "gloo", "--reduction", "mean"], "unknown reduction"),

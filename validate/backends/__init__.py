@@ -8,7 +8,16 @@ from typing import Protocol
 from sim.workload import Workload
 from validate.measurement import Setting
 
-__all__ = ["Backend"]
+__all__ = ["BUILTIN_IN_PARTS", "Backend"]
+
+BUILTIN_IN_PARTS = {
+    "all_reduce": False,
+    "broadcast": False,
+    "reduce": False,
+    "all_gather": True,
+    "reduce_scatter": True,
+}
+"""The collectives that libraries are called for; whether every rank owns an equal part of the buffer."""
 
 
 class Backend(Protocol):

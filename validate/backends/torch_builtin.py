@@ -12,15 +12,15 @@ import torch.distributed as dist
 from sim.collective import collective
 from sim.workload import Workload
 from topo.errors import MeasurementError, NameChoiceError
+from validate.backends import BUILTIN_IN_PARTS
 from validate.backends.torch_processes import Processes, TorchBackend, divide
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One collective: its call, whether every rank owns an equal part, and whether it ends on all ranks."""
+    """One collective: its call, and whether it ends on all ranks."""
 
     run: Callable[[TorchBuiltin], None]
-    in_parts: bool = False
     on_all: bool = True
 
 
@@ -48,10 +48,10 @@ BUILTIN: dict[str, Call] = {
     "all_reduce": Call(_all_reduce),
     "broadcast": Call(_broadcast),
     "reduce": Call(_reduce, on_all=False),
-    "all_gather": Call(_all_gather, in_parts=True),
-    "reduce_scatter": Call(_reduce_scatter, in_parts=True),
+    "all_gather": Call(_all_gather),
+    "reduce_scatter": Call(_reduce_scatter),
 }
-"""The collectives that can be called, by name."""
+"""How those of BUILTIN_IN_PARTS are called, by name."""
 
 
 class TorchBuiltin(TorchBackend):
@@ -69,6 +69,7 @@ class TorchBuiltin(TorchBackend):
         self.part = self.buffer
         self._call: Call | None = None
         self._divides = False
+        self._in_parts = False
 
     def prepare(self, workload: Workload) -> None:
         """Choose the call and its operation; errors for a collective unknown here, and for parts that are not equal."""
@@ -79,8 +80,9 @@ class TorchBuiltin(TorchBackend):
         self._divides = averages and self.name == "gloo"
         names = {"sum": "SUM", "min": "MIN", "max": "MAX", "avg": "SUM" if self._divides else "AVG"}
         self.operation = getattr(dist.ReduceOp, names[workload.reduction])
-        self.num_chunks = self.num_ranks if self._call.in_parts else 1
-        if self._call.in_parts:
+        self._in_parts = BUILTIN_IN_PARTS[workload.collective]
+        self.num_chunks = self.num_ranks if self._in_parts else 1
+        if self._in_parts:
             if workload.num_elements % self.num_ranks:
                 raise MeasurementError(
                     f"{workload.collective} of {workload.num_bytes} bytes: {workload.num_elements} elements are no "
@@ -95,11 +97,11 @@ class TorchBuiltin(TorchBackend):
             return
         self._call.run(self)
         if self._divides and (self._call.on_all or self.processes.rank == 0):
-            divide(self.part if self._call.in_parts else self.buffer, self.num_ranks)
+            divide(self.part if self._in_parts else self.buffer, self.num_ranks)
 
     def held(self) -> Any:
         """The buffer, with the result in this rank's part where the call put it into memory of its own."""
-        if self._call is None or not self._call.in_parts:
+        if not self._in_parts:
             return self.buffer
         whole = self.buffer.clone()
         self._own(whole).copy_(self.part)
