@@ -33,7 +33,12 @@ def diff(before: str, after: str, output: Output) -> int:
     found = compare(*machines)
     if not (found.num_devices or found.changes):
         raise click.UsageError(f"{before} and {after} show nothing in common: there is nothing to compare")
-    note(_summary(found))
+    note(_compared(found))
+    if found.num_bridged_pairs:
+        note(
+            f"{found.num_bridged_pairs} pairs are NODE on one side and PHB on the other: no difference, since one side "
+            "shows no host bridges, by which the two differ"
+        )
     output.emit(_table(found), lambda: _document(found, machines))
     return 0 if found.is_equal else EXIT_DIFFERENT
 
@@ -47,7 +52,7 @@ def _load(argument: str) -> Topology:
     return machine
 
 
-def _summary(found: Diff) -> str:
+def _compared(found: Diff) -> str:
     """How much was compared, and how much of it differs."""
     devices = ", ".join(kind.replace("_", " ") for kind in found.device_kinds)
     count = f"{len(found.changes)} differences" if len(found.changes) != 1 else "1 difference"
@@ -56,13 +61,16 @@ def _summary(found: Diff) -> str:
 
 
 def _table(found: Diff) -> Table:
+    from topo.diff_summary import summary
+
     titles = ("change", "part", "name", "before", "after")
     rows = tuple((row.change, row.part, row.name, row.before, row.after) for row in found.changes)
-    return Table(tuple(Column(title, title) for title in titles), rows)
+    return Table(tuple(Column(title, title) for title in titles), rows, summary(found.changes))
 
 
 def _document(found: Diff, machines: list[Topology]) -> str:
     from topo import jsonio
+    from topo.diff_summary import summary
 
     return jsonio.encode_document(
         "diff/1",
@@ -73,6 +81,8 @@ def _document(found: Diff, machines: list[Topology]) -> str:
             "num_devices": found.num_devices,
             "num_links": found.num_links,
             "num_pairs": found.num_pairs,
+            "num_bridged_pairs": found.num_bridged_pairs,
+            "summary": summary(found.changes),
             "rows": found.changes,
         },
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,17 +13,20 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support import NO_CORPUS, corpus_files
+from tests.support import NO_CORPUS, ROOT, corpus_files
+from topo.captures import Text
 from topo.cli import main
 from topo.diff import Change, diff
-from topo.load import Text, from_texts, load_topology
+from topo.diff_summary import summary
+from topo.load import from_texts, load_topology
 from topo.matching import match_devices
 from topo.presets import PRESETS, preset
 from topo.readers import nccl_xml
-from topo.topology import Device, Link, Topology
+from topo.topology import Device, Link, Provenance, Topology
 from topo.writers import write
 
 MACHINES = corpus_files("machines/*.xml")
+EXAMPLE = str(ROOT / "examples" / "dgx-h100-topo-m.txt")
 DGX1 = preset("dgx1-v100")
 DGX = preset("dgx-h100")
 
@@ -92,13 +96,15 @@ def test_a_matrix_of_a_machine_equals_the_machine(name: str) -> None:
     assert found.changes == ()
     ends = len(machine.of_kind("gpu", "nic"))
     assert (found.num_devices, found.num_pairs, found.num_links) == (ends, ends * (ends - 1) / 2, 0)
+    assert found.num_bridged_pairs == 0
     assert diff(matrix, matrix).is_equal
 
 
 def test_a_slower_link_names_both_rates() -> None:
     found = diff(DGX, changed(DGX, "GPU3", "NVS0", bandwidth_bytes_per_s=425e9, lanes=17))
     assert found.changes[0] == Change(
-        *("slower", "link", "GPU3 - NVS0", "NVLink x18 450 GB/s", "NVLink x17 425 GB/s", 450e9, 425e9)
+        *("slower", "link", "GPU3 - NVS0", "NVLink x18 450 GB/s", "NVLink x17 425 GB/s", 450e9, 425e9),
+        *("nvlink", "rate"),
     )
     assert {change.part for change in found.changes[1:]} == {"letters"}
     assert (found.changes[1].before, found.changes[1].after) == ("NV18", "NV17")
@@ -187,8 +193,8 @@ def test_a_device_may_change() -> None:
         devices.append(device)
     found = diff(DGX, replace(DGX, devices=tuple(devices))).changes
     assert found == (
-        Change("changed", "device", "GPU1", "H100 SXM5", "H200 SXM5"),
-        Change("slower", "device", "mlx5_2", "400 Gb/s", "200 Gb/s", 50e9, 25e9),
+        Change("changed", "device", "GPU1", "H100 SXM5", "H200 SXM5", kind="gpu", aspect="model"),
+        Change("slower", "device", "mlx5_2", "400 Gb/s", "200 Gb/s", 50e9, 25e9, "nic", "rate"),
     )
 
 
@@ -221,7 +227,8 @@ def test_exit_status_and_words(tmp_path: Path) -> None:
     assert equal.stdout.split() == ["change", "part", "name", "before", "after"]
     assert "no difference; compared: 29 devices" in equal.stderr
     assert "1 difference;" in different.stderr
-    assert different.stdout.splitlines()[1].split() == [
+    assert different.stdout.splitlines()[0] == "1 NIC lost"
+    assert different.stdout.splitlines()[2].split() == [
         "lost",
         "device",
         "mlx5_0",
@@ -247,6 +254,8 @@ def test_every_format(tmp_path: Path) -> None:
             "after": "PCIe x16 1 GB/s",
             "before_bytes_per_s": pytest.approx(15.75e9, rel=1e-3),
             "after_bytes_per_s": 1e9,
+            "kind": "pcie",
+            "aspect": "rate",
         }
     ]
     rows = list(csv.DictReader(topo("dgx1-v100", str(slow), "--format", "csv").stdout.splitlines()))
@@ -282,6 +291,95 @@ def test_two_machines_with_nothing_in_common(tmp_path: Path) -> None:
     done = topo("dgx-h100", str(file))
     assert done.exit_code == 2
     assert "nothing in common" in done.stderr
+
+
+def matrix_of(letters: str, num_gpus: int = 2) -> Topology:
+    """A box whose GPUs all have these letters to each other, and nothing else."""
+    names = [f"GPU{number}" for number in range(num_gpus)]
+    rows = ["\t".join([one, *(" X " if one == other else letters for other in names)]) for one in names]
+    return load_from("\n".join(["\t" + "\t".join(names), *rows]) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "num_gpus", "change"),
+    [
+        ("NV4", "NV2", 2, "slower"),
+        ("NV1", "NV3", 2, "faster"),
+        ("NV4", "NV12", 2, "faster"),
+        ("NV2", "NV1", 3, "slower"),
+    ],
+)
+def test_links_of_inferred_rates_are_compared_by_number(was: str, now: str, num_gpus: int, change: str) -> None:
+    found = diff(matrix_of(was, num_gpus), matrix_of(now, num_gpus)).changes
+    links = [row for row in found if row.part == "link"]
+    assert len(links) == num_gpus * (num_gpus - 1) / 2
+    for row in links:
+        assert (row.change, row.kind, row.aspect) == (change, "nvlink", "lanes")
+        assert (row.before, row.after) == (f"NVLink x{was[2:]}", f"NVLink x{now[2:]}")
+        assert row.before_bytes_per_s is row.after_bytes_per_s is None
+
+
+def test_guessed_rates_are_no_difference() -> None:
+    pair = matrix_of("NV4")
+    other = replace(pair, links=tuple(replace(link, bandwidth_bytes_per_s=1e9) for link in pair.links))
+    assert diff(pair, other).is_equal
+
+
+def test_rates_that_a_further_capture_tells_are_compared() -> None:
+    known = replace(matrix_of("NV4"), findings=(), provenance=(*matrix_of("NV4").provenance, Provenance("more")))
+    slow = tuple(replace(link, bandwidth_bytes_per_s=1e9) if link.kind == "nvlink" else link for link in known.links)
+    found = diff(known, replace(known, links=slow)).changes
+    assert [(row.change, row.aspect, row.after) for row in found] == [("slower", "rate", "NVLink x4 1 GB/s")]
+    assert diff(matrix_of("NV4"), replace(known, links=slow)).is_equal
+
+
+BRIDGED = (
+    "\tGPU0\tGPU1\tGPU2\tNUMA Affinity\nGPU0\t X \tNODE\tSYS\t0\nGPU1\tNODE\t X \tSYS\t0\nGPU2\tSYS\tSYS\t X \t1\n"
+)
+
+
+def test_where_no_host_bridges_are_shown_node_and_phb_are_one() -> None:
+    bridged = load_from(BRIDGED)
+    bare = load_from(write(bridged, "nccl-xml"))
+    assert bridged.of_kind("host_bridge")
+    assert not bare.of_kind("host_bridge")
+    for one, other in ((bridged, bare), (bare, bridged)):
+        found = diff(one, other)
+        assert found.is_equal
+        assert (found.num_pairs, found.num_bridged_pairs) == (3, 1)
+    shared = load_from(BRIDGED.replace("NODE", "PHB"))
+    assert short(diff(bridged, shared).changes) == [("changed", "letters", "GPU0 - GPU1")]
+    far = load_from(BRIDGED.replace("NODE", "SYS").replace("\t0\nGPU2", "\t2\nGPU2"))
+    assert ("changed", "letters", "GPU0 - GPU1") in short(diff(bare, far).changes)
+
+
+def test_a_note_tells_of_pairs_that_count_as_one() -> None:
+    done = topo("dgx-h100", EXAMPLE)
+    assert "36 pairs are NODE on one side and PHB on the other: no difference" in done.stderr
+    assert done.stdout.splitlines()[0] == "2 NICs added"
+    document = json.loads(topo("dgx-h100", EXAMPLE, "--format", "json").stdout)
+    assert (document["num_bridged_pairs"], document["summary"]) == (36, "2 NICs added")
+
+
+def test_a_summary_counts_what_happened_to_what() -> None:
+    assert summary(diff(DGX, preset("dgx-a100")).changes) == (
+        "8 GPUs changed model, 8 NICs slower, 6 PCIe switches lost, 6 GPUs on another NUMA node, 6 NICs on another "
+        "NUMA node, 2 NUMA nodes added, 2 PCIe switches added, 2 memories added, 4 PCIe links slower, 2 PCIe links "
+        "lost, 8 NVLinks slower, 1 link between processors faster, 2 links on one chip or host slower, 6 PCIe links "
+        "added, 64 pairs with other letters (NV18 -> NV12: 28, PHB -> SYS: 24, PHB -> PIX: 12)"
+    )
+    assert summary(diff(matrix_of("NV4"), matrix_of("NV2")).changes) == (
+        "1 NVLink slower, 1 pair with other letters (NV4 -> NV2)"
+    )
+    assert summary(()) == ""
+
+
+@pytest.mark.parametrize("one", ["dgx1-v100", "gb200-nvl8", "pcie-8gpu", "alps-gh200x4"])
+@pytest.mark.parametrize("other", ["dgx-h100", "hgx-a100-4gpu-mesh", "dgx-spark"])
+def test_every_change_is_in_the_summary(one: str, other: str) -> None:
+    changes = diff(preset(one), preset(other)).changes
+    counted = re.findall(r"(?:^|, )(\d+) ", re.sub(r"\(.*\)", "", summary(changes)))
+    assert sum(map(int, counted)) == len(changes)
 
 
 @pytest.mark.corpus

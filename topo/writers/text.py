@@ -19,7 +19,7 @@ MAX_ALIKE = 12
 NEVER_LIMITS_BYTES_PER_S = 1e12
 """From this rate on a local link is a way of speaking (parts of one chip or card), and its rate is not drawn."""
 
-_KIND_WORDS = {
+KIND_WORDS: Mapping[str, str] = {
     "gpu": "GPU",
     "nvswitch": "NVSwitch",
     "pcie_switch": "PCIe switch",
@@ -31,6 +31,8 @@ _KIND_WORDS = {
     "host_memory": "memory",
     "process": "CPU process",
 }
+"""What each kind of device is called."""
+
 LINK_TITLES: Mapping[str, str] = {
     "nvlink": "NVLink",
     "xgmi": "xGMI",
@@ -58,7 +60,7 @@ def headline(topology: Topology) -> str:
     """The topology's name with how many GPUs, NICs and NUMA nodes it has."""
     kinds = (("gpu", "GPU"), ("process", "CPU process"), ("nic", "NIC"), ("cpu", "NUMA node"))
     counts = [(len(topology.of_kind(kind)), word) for kind, word in kinds]  # type: ignore[arg-type]
-    parts = [f"{count} {_plural(word, count)}" for count, word in counts if count]
+    parts = [f"{count} {plural(word, count)}" for count, word in counts if count]
     if idle_ids(topology) and topology.num_ranks:
         parts[0] += f" ({topology.num_ranks} take part)"
     if not topology.complete:
@@ -75,8 +77,13 @@ def _ranks(topology: Topology) -> Iterator[str]:
         yield from textwrap.wrap(f"ranks in order: {names}", WIDTH, subsequent_indent="  ")
 
 
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}es" if word.endswith("s") else f"{word}s"
+def plural(word: str, count: int) -> str:
+    """The word as it stands behind that number."""
+    if count == 1:
+        return word
+    if word.endswith("y"):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if word.endswith(("s", "ch")) else f"{word}s"
 
 
 def _forest(topology: Topology, tree: Containment, like: Mapping[str, str]) -> Iterator[str]:
@@ -164,7 +171,7 @@ def _line(lead: str, device: Device, link: Link | None, name: str) -> str:
 
 def describe(device: Device) -> str:
     """What a device is, in a few words: a NUMA node with its processor, a GPU's model, a NIC's rate, a bus id."""
-    words = [_KIND_WORDS[device.kind]]
+    words = [KIND_WORDS[device.kind]]
     if device.kind == "cpu":
         words = [f"NUMA node {device.numa_node}" if device.numa_node is not None else "NUMA node", _processor(device)]
     if device.kind == "gpu":
@@ -242,7 +249,7 @@ def _hubs_and_peers(topology: Topology, links: Sequence[Link]) -> Iterator[str]:
 
 
 def _short(link: Link) -> str:
-    lanes = f" ({link.lanes} {_plural('link', link.lanes)})" if link.kind in ("nvlink", "xgmi", "c2c") else ""
+    lanes = f" ({link.lanes} {plural('link', link.lanes)})" if link.kind in ("nvlink", "xgmi", "c2c") else ""
     return f"{link.bandwidth_bytes_per_s / 1e9:.4g}{lanes}{' DOWN' if link.state == 'inactive' else ''}"
 
 
