@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topo import readers, textfile
-from topo.captures import Captures, Text, read_texts
+from topo.captures import Captures, Output, Text, read_texts
 from topo.errors import CaptureError, NameChoiceError, TopologyError
-from topo.merging import merge
+from topo.merging import merge, with_one_matrix
 
 if TYPE_CHECKING:
     from topo.capture import Capture
+    from topo.case import Case
     from topo.cluster import Cluster
     from topo.topology import Topology
 
@@ -135,6 +136,41 @@ def _what_else(content: str) -> str:
     if opening.startswith("<"):
         return "XML or HTML, but not a topology"
     return "in no known format"
+
+
+def load_case(argument: str) -> Case:
+    """A TOPOLOGY argument with all that was captured: also where that tells of a machine, but not how it is built.
+
+    Raises as `load_topology` does, but for supporting captures alone, which give a case without a topology.
+    """
+    from topo.case import Case
+
+    path = Path(argument)
+    if argument != "-" and not _exists(path):
+        return Case(_machine(argument))
+    if path.is_dir():
+        captures = read_texts(_folder(path))
+    else:
+        text = textfile.read_stdin() if argument == "-" else textfile.read_file(path)
+        captures = read_texts([Text(text, "standard input" if argument == "-" else argument)])
+        _refuse_unknown(captures)
+    captures = with_one_matrix(captures)
+    read = [output for output in captures.outputs if output.problem is None]
+    if read and all(output.reader.supporting for output in captures.outputs):
+        return Case(None, captures)
+    return Case(merge(captures, argument), captures)
+
+
+def read_log(path: Path) -> Output:
+    """A log of NCCL; CaptureError where the file is none."""
+    reader = readers.READERS["nccl-log"]
+    text = Text(textfile.read_file(path), str(path))
+    if not reader.sniff(text.content):
+        raise CaptureError(
+            f"no log of NCCL ({_what_else(text.content)}): run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH",
+            source=text.source,
+        )
+    return Output(reader, text, reader.read(text.content, text.source))
 
 
 def read_paths(paths: Iterable[str]) -> Topology:

@@ -71,7 +71,11 @@ def p2p(count: int, marks: str = "OK", *, but: Mapping[tuple[int, int], str] | N
 
 
 def lspci(
-    count: int, acs: str = "SrcValid- TransBlk- ReqRedir- CmpltRedir-", width: int = 16, buses: Sequence[str] = BUSES
+    count: int,
+    acs: str = "SrcValid- TransBlk- ReqRedir- CmpltRedir-",
+    width: int = 16,
+    buses: Sequence[str] = BUSES,
+    numa: Sequence[int] = (0,) * 4 + (1,) * 4,
 ) -> str:
     """`lspci -vvv` of GPUs, each below a root port of its own."""
     lines = []
@@ -85,7 +89,7 @@ def lspci(
             f"\t\tLnkSta:\tSpeed 32GT/s, Width x{width}",
             f"\t\tACSCtl:\t{acs}",
             f"{bus:02x}:00.0 3D controller: NVIDIA Corporation Invented (rev a1)",
-            "\tNUMA node: 0",
+            f"\tNUMA node: {numa[i]}",
             "\tCapabilities: [60] Express (v2) Endpoint, MSI 00",
             "\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16, ASPM L1",
             f"\t\tLnkSta:\tSpeed 32GT/s, Width x{width}",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from topo.merging.merge import merge
+from topo.merging.merge import merge, with_one_matrix
 
-__all__ = ["merge"]
+__all__ = ["merge", "with_one_matrix"]

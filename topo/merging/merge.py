@@ -36,7 +36,8 @@ def merge(captures: Captures, where: str) -> Topology:
     CaptureError where none of them is a topology, where the one to build on cannot be read or is there several times
     with different content, or where they are of different machines.
     """
-    captures, skeleton = _skeleton(captures, where)
+    captures = with_one_matrix(captures)
+    skeleton = _skeleton(captures, where)
     gpus = known_gpus(captures)
     _check_pci(captures, gpus)
     draft = Draft(_build(skeleton, gpus, captures))
@@ -64,9 +65,8 @@ def _refine(draft: Draft, captures: Captures, skeleton: Output, gpus: KnownGpus)
 # --- the skeleton ---
 
 
-def _skeleton(captures: Captures, where: str) -> tuple[Captures, Output]:
-    """The output to build on, and the captures with their matrices put together."""
-    captures = _one_matrix(captures)
+def _skeleton(captures: Captures, where: str) -> Output:
+    """The output to build on."""
     ranked = sorted(captures.outputs, key=lambda output: _rank(output, captures))
     best = next((output for output in ranked if not output.reader.supporting), None)
     if best is None:
@@ -75,7 +75,7 @@ def _skeleton(captures: Captures, where: str) -> tuple[Captures, Output]:
     if any(output.text.content != best.text.content for output in same):
         names = ", ".join(output.text.source for output in same)
         raise CaptureError(f"holds several topologies in {best.reader.title}: give one of {names}", source=where)
-    return captures, best
+    return best
 
 
 def _rank(output: Output, captures: Captures) -> tuple[bool, bool, int]:
@@ -85,8 +85,8 @@ def _rank(output: Output, captures: Captures) -> tuple[bool, bool, int]:
     return output.problem is not None, bare and bool(captures.of(MATRIX)), place
 
 
-def _one_matrix(captures: Captures) -> Captures:
-    """All matrices (`-m` and `-mp`) as one."""
+def with_one_matrix(captures: Captures) -> Captures:
+    """The captures with all matrices (`-m` and `-mp`) as one; CaptureError where they are of two machines."""
     from topo.readers.nvidia_smi_topo import one_machine
 
     matrices = captures.of(MATRIX)

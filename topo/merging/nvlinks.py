@@ -56,7 +56,7 @@ def _hold_gpu(
     active = _active(found)
     if active is None or active >= shown:
         return
-    evidence = (quote_nvlinks(device, skeleton), output.quote(_line_of_less(found)))
+    evidence = (quote_nvlinks(device, skeleton), _quote_of_less(found, output))
     short = f"{device.name}: {skeleton.title} shows {shown} NVLinks, {output.title} counts {active} active"
     lost = _attributed(draft, device, links, shown - active, remotes)
     if lost is None:
@@ -77,10 +77,11 @@ def _active(found: GpuNvlinks) -> int | None:
     return len(found.in_state("active"))
 
 
-def _line_of_less(found: GpuNvlinks) -> int:
-    """The line that shows why there are fewer: that of the first link that is down, else the GPU's."""
+def _quote_of_less(found: GpuNvlinks, output: Output) -> Quote:
+    """The line that shows why there are fewer: that of the first link that is down, else what is said instead."""
     down = found.in_state("inactive")
-    return down[0].line if down else found.line
+    said = None if down else output.text.find(r"(?i)in-?active|not (?:have or )?support", after=found.line - 1)
+    return said or output.quote(down[0].line if down else found.line)
 
 
 def _attributed(

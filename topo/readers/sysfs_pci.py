@@ -83,6 +83,14 @@ class PciTree:
         common = [bridges[0] for bridges in zip(*chains, strict=False) if len(set(bridges)) == 1]
         return self.functions.get(common[-1]) if len(chains) > 1 and len(common) > 1 else None
 
+    def iommu_group(self, address: str) -> str | None:
+        """The number of a function's IOMMU group, None where there is no IOMMU or the snapshot does not tell."""
+        return self._links.get(f"sys/bus/pci/devices/{address}/iommu_group", "").rpartition("/")[2] or None
+
+    def iommu_type(self, group: str) -> str | None:
+        """What Linux does with the addresses of an IOMMU group: `DMA` and `DMA-FQ` are translated, `identity` not."""
+        return self._files.get(f"sys/kernel/iommu_groups/{group}/type")
+
     def _function(self, address: str) -> SysfsFunction:
         target = self._links.get(f"sys/bus/pci/devices/{address}", "")
         above = tuple(found for found in _ADDRESS.findall(target) if found != address)
