@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from topo import catalog
@@ -25,11 +25,33 @@ class Transport:
 
 
 @dataclass(frozen=True, slots=True)
+class Hop:
+    """What a hop over one kind of link costs under a protocol."""
+
+    kind: LinkKind
+    hop_latency_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How a protocol differs from what a profile says by itself.
+
+    `payload_share` of what travels is data, the rest flags; `hops` and `launch_overhead_s` stand in for the profile's.
+    """
+
+    name: str
+    payload_share: float
+    launch_overhead_s: float
+    hops: tuple[Hop, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """Parameters of one software stack on one class of hardware, with where they come from.
 
     `launch_overhead_s` is paid once per collective. `gpu_reduce_bytes_per_s` and `host_reduce_bytes_per_s` bound
-    how fast incoming bytes are reduced into a buffer, None where that never limits.
+    how fast incoming bytes are reduced into a buffer, None where that never limits. All of it is meant for the Simple
+    protocol; `protocols` says what others change.
     """
 
     name: str
@@ -38,6 +60,7 @@ class Profile:
     launch_overhead_s: float = 0.0
     gpu_reduce_bytes_per_s: float | None = None
     host_reduce_bytes_per_s: float | None = None
+    protocols: tuple[Protocol, ...] = ()
 
     def __post_init__(self) -> None:
         for row in self.transports:
@@ -48,14 +71,38 @@ class Profile:
                 )
         if not 0 <= self.launch_overhead_s < float("inf"):
             raise CaptureError(f"profile {self.name}: launch overhead {self.launch_overhead_s} s must be 0 or more")
+        for protocol in self.protocols:
+            if not 0 < protocol.payload_share <= 1:
+                raise CaptureError(
+                    f"profile {self.name}: {protocol.name} has payload share {protocol.payload_share}, expected (0, 1]"
+                )
+            self.under(protocol.name)
         for bound in (self.gpu_reduce_bytes_per_s, self.host_reduce_bytes_per_s):
             if bound is not None and not 0 < bound < float("inf"):
                 raise CaptureError(f"profile {self.name}: reduce rate {bound} B/s must be positive and finite")
+
+    def knows(self, protocol: str) -> bool:
+        """Whether the profile says anything of a protocol of its own."""
+        return any(row.name == protocol for row in self.protocols)
+
+    def under(self, protocol: str) -> Profile:
+        """The profile with a protocol's terms in place; the same where it says nothing of that protocol."""
+        terms = next((row for row in self.protocols if row.name == protocol), None)
+        if terms is None:
+            return self
+        latency_s = {hop.kind: hop.hop_latency_s for hop in terms.hops}
+        transports = tuple(
+            Transport(row.kind, row.efficiency * terms.payload_share, latency_s.get(row.kind, row.hop_latency_s))
+            for row in self.transports
+        )
+        return replace(self, transports=transports, launch_overhead_s=terms.launch_overhead_s, protocols=())
 
     def transport(self, kind: LinkKind) -> Transport:
         """The parameters of that link kind; links taken as given where the profile is silent."""
         return next((row for row in self.transports if row.kind == kind), Transport(kind))
 
+
+_LIKE_PCIE: tuple[LinkKind, ...] = ("c2c", "pcie", "cpu")
 
 IDEAL = Profile("ideal", "links exactly as the topology gives them: no protocol, no launch overhead", ())
 
@@ -64,7 +111,8 @@ def nccl_constants(machine: Topology | Cluster) -> Profile:
     """The profile of NCCL's own tables for the parts of this machine, not fitted to any measurement.
 
     Efficiencies are the rates that NCCL counts (src/graph/topo.h) over the nominal ones of the machine's GPUs and
-    CPUs; hop latencies those of Ring with the Simple protocol, launch overhead its base (src/graph/tuning.cc).
+    CPUs; hop latencies and launch overheads are those of Ring by protocol (src/graph/tuning.cc), payload shares those
+    of the protocols' lines: LL 4 of 8 bytes, LL128 120 of 128 (src/include/device.h).
     """
     node = machine if isinstance(machine, Topology) else machine.node
     capabilities = [device.gpu.compute_capability for device in node.devices if device.gpu]
@@ -73,7 +121,7 @@ def nccl_constants(machine: Topology | Cluster) -> Profile:
     pcie = catalog.pcie_effective_bytes_per_s(4, 16) / catalog.pcie_bytes_per_s(4, 16)
     return Profile(
         name="nccl-constants",
-        provenance="NCCL 2.30: link rates of src/graph/topo.h, Ring Simple latencies of src/graph/tuning.cc; no fit",
+        provenance="NCCL 2.30: link rates of src/graph/topo.h, Ring latencies of src/graph/tuning.cc; no fit",
         transports=(
             Transport("nvlink", nvlink, 3.4e-6),
             Transport("c2c", hop_latency_s=5.7e-6),
@@ -82,6 +130,19 @@ def nccl_constants(machine: Topology | Cluster) -> Profile:
             Transport("network", hop_latency_s=14e-6),
         ),
         launch_overhead_s=8.4e-6,
+        protocols=(
+            Protocol("ll", 1 / 2, 6.6e-6, _hops(0.6e-6, 1.0e-6, 2.7e-6)),
+            Protocol("ll128", 120 / 128, 14e-6, _hops(1.9e-6, 2.5e-6, 4.0e-6)),
+        ),
+    )
+
+
+def _hops(nvlink_s: float, pcie_s: float, network_s: float) -> tuple[Hop, ...]:
+    """A hop's latency by the classes that NCCL tells apart; C2C and CPU links count as PCIe."""
+    return (
+        Hop("nvlink", nvlink_s),
+        *(Hop(kind, pcie_s) for kind in _LIKE_PCIE),
+        Hop("network", network_s),
     )
 
 
