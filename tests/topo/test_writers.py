@@ -198,6 +198,19 @@ def test_gpus_that_take_no_part_are_marked() -> None:
     assert "taking" not in whole + dot.render(preset("dgx-h100"))
 
 
+def test_what_does_not_fit_a_line_takes_two() -> None:
+    known = preset("dgx-h100")
+    long = tuple(
+        replace(device, host="a-node-of-some-length", label=f"a-node-of-some-length/{device.name}")
+        for device in known.devices
+    )
+    lines = text.render(replace(known, devices=long).take_ranks((0,))).splitlines()
+    place = next(number for number, line in enumerate(lines) if "GPU1  (not taking part)  H100 SXM5" in line)
+    assert lines[place].endswith(" 0000:05:00.0")
+    assert lines[place + 1].split() == ["pcie", "x16", "63.02", "GB/s"]
+    assert max(map(len, lines)) <= text.WIDTH
+
+
 def test_gpus_without_a_tree_are_named_too() -> None:
     lines = text.render(synthetic("switch:64,bandwidth=1GB/s").take_ranks(range(1, 64, 2))).splitlines()
     assert lines[0].endswith(": 64 GPUs (32 take part)")

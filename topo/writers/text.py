@@ -157,16 +157,17 @@ def alike(
 
 
 def _line(lead: str, device: Device, link: Link | None, name: str) -> str:
-    """One device: name and what it is on the left, its link upwards on the right."""
+    """One device: name and what it is on the left, its link upwards on the right, or below where both do not fit."""
     left = f"{lead}{name}  {describe(device)}"
+    whole = textwrap.wrap(left, WIDTH, subsequent_indent=" " * (len(lead) + 2))
     if link is None:
-        return left[:WIDTH]
+        return "\n".join(whole)
     lanes = f" x{link.lanes}" if link.kind == "pcie" and link.lanes > 1 else ""
     down = " DOWN" if link.state == "inactive" else ""
     hidden = link.kind == "local" and link.bandwidth_bytes_per_s >= NEVER_LIMITS_BYTES_PER_S
     right = f"{link.kind}{lanes}{down} {'' if hidden else _rate(link):>10}"
     room = WIDTH - len(right) - 2
-    return f"{left[:room]:<{room}}  {right}"
+    return f"{left:<{room}}  {right}" if len(left) <= room else "\n".join([*whole, f"{right:>{WIDTH}}"])
 
 
 def describe(device: Device) -> str:
