@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from sim.cli_options import size_options, with_progress
+from sim.cli_options import planner_options, size_options, with_progress
 from topo.cli_common import Output, TopologyArgument, note, output_options, topology_argument
 
 
@@ -16,11 +16,12 @@ from topo.cli_common import Output, TopologyArgument, note, output_options, topo
     default="auto",
     show_default=True,
     metavar="LIST",
-    help="auto (the faster of ring and tree), all, or names such as ring,tree,parameter-server.",
+    help="auto (the planner's choice), all, or names such as ring,tree,parameter-server.",
 )
-@click.option("--channels", type=int, help="How many channels (default: as the topology has room).")
+@planner_options
+@click.option("--channels", type=int, help="How many channels (default: as the planner says).")
 @click.option(
-    "--chunks", type=int, help="Pipeline chunks per tree or server (default: balanced for trees, 1 for servers)."
+    "--chunks", type=int, help="Pipeline chunks per tree or server (default: as the planner says, 1 for servers)."
 )
 @click.option("--server", metavar="LIST", help="Servers of parameter-server: host, or GPUs such as 0,1 (default 0).")
 @click.option(
@@ -37,6 +38,9 @@ def simulate(
     topology: TopologyArgument,
     collective: str,
     algorithm: str,
+    planner: str,
+    protocol: str | None,
+    environment: tuple[tuple[str, str], ...],
     channels: int | None,
     chunks: int | None,
     server: str | None,
@@ -50,17 +54,21 @@ def simulate(
 
     Times are simulated, never measured. busbw is nccl-tests' bus bandwidth; wire is what the limiting link carried.
     """
-    from sim.planners.topology import Options
+    from sim.planners.options import Options
     from sim.predict import Simulator
     from sim.profile import load_profile
-    from sim.report import names_to_run, report_json, report_table
+    from sim.report import names_to_run, notes_before, notes_on, report_json, report_table
     from sim.workload import Workload
 
     machine = topology.load()
     workloads = [Workload(collective, num_bytes, dtype) for num_bytes in sizes]
-    simulator = Simulator(machine, load_profile(profile, machine), Options(channels, chunks, server), engine)
-    todo = [(workload, name) for workload in workloads for name in names_to_run(algorithm, collective)]
-    if algorithm == "auto":
-        note("auto takes the faster simulated of ring and tree; what a library would choose is not asked")
+    names = names_to_run(algorithm, workloads[0].collective)
+    options = Options(channels, chunks, server, protocol, environment)
+    simulator = Simulator(machine, load_profile(profile, machine), options, engine, planner)
+    todo = [(workload, name) for workload in workloads for name in names]
+    for sentence in notes_before(simulator, algorithm, workloads[0].collective):
+        note(sentence)
     predictions = [simulator.run(*what) for what in with_progress(todo, "simulated")]
+    for sentence in notes_on(predictions):
+        note(sentence)
     output.emit(report_table(simulator, predictions), lambda: report_json(simulator, predictions))

@@ -14,6 +14,7 @@ from topo.units import parse_size, parse_sizes, size_sweep
 Command = TypeVar("Command", bound=Callable[..., Any])
 Item = TypeVar("Item")
 
+NCCL_VARIABLES = "NCCL_"
 SECONDS_BEFORE_PROGRESS = 2.0
 
 
@@ -52,6 +53,49 @@ def size_options(begin: str, end: str, factor: int) -> Callable[[Command], Comma
         return wrapped  # type: ignore[return-value]
 
     return decorate
+
+
+def planner_options(command: Command) -> Command:
+    """Gives a command --planner, --protocol and --env, as `planner`, `protocol` and `environment` (pairs)."""
+
+    @wraps(command)
+    def wrapped(*args: Any, settings: tuple[str, ...], **rest: Any) -> Any:
+        return command(*args, environment=_environment(settings), **rest)
+
+    for option in (
+        click.option(
+            "--env",
+            "settings",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="What NCCL would read, such as NCCL_ALGO=ring; may be repeated.",
+        ),
+        click.option("--protocol", metavar="NAME", help="NCCL's protocol: ll, ll128 or simple (default: its choice)."),
+        click.option(
+            "--planner",
+            default="auto",
+            show_default=True,
+            metavar="NAME",
+            help="nccl-2.30, topology, or auto: NCCL's where it can plan the machine.",
+        ),
+    ):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]
+
+
+def _environment(settings: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """The variables of all --env, in order; UsageError where one is malformed, not NCCL's or set twice."""
+    found: dict[str, str] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise click.UsageError(f"--env {setting}: expected NAME=VALUE, such as NCCL_ALGO=ring")
+        if not name.startswith(NCCL_VARIABLES):
+            raise click.UsageError(f"--env {name}: only NCCL's own variables are read, whose names begin with NCCL_")
+        if name in found:
+            raise click.UsageError(f"--env {name} is set twice: give each variable once")
+        found[name] = value
+    return tuple(found.items())
 
 
 def with_progress(items: Sequence[Item], label: str) -> Iterator[Item]:

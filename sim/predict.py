@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sim.algorithms import ALGORITHMS
 from sim.engines import engine as find_engine
 from sim.engines.network import network_of
-from sim.planners.rings import ring_orders
-from sim.planners.topology import Options, plan
+from sim.planners import AUTO, NCCL, PLANNERS, TOPOLOGY, Prepared, prepare
+from sim.planners import planner as find_planner
+from sim.planners.options import Options
 from sim.prediction import LinkLoad, Prediction, Span
 from sim.profile import load_profile
+from topo.errors import ScheduleError
 
 if TYPE_CHECKING:
     from sim.engines.network import Network
@@ -31,7 +35,16 @@ MOST_LINKS = 4096
 """Links of which a prediction lists each; of more it lists one of each kind."""
 
 AUTO_CANDIDATES = ("ring", "tree")
-"""What `auto` chooses from: the faster one as simulated."""
+"""What `auto` chooses from where no planner does: the faster one as simulated."""
+
+
+def auto_candidates(collective: str) -> tuple[str, ...]:
+    """What `auto` chooses from for a collective where no planner does; ScheduleError where nothing runs it yet."""
+    found = tuple(name for name in (*AUTO_CANDIDATES, "direct") if collective in ALGORITHMS[name].collectives)
+    if not found:
+        known = sorted({name for row in ALGORITHMS.values() for name in row.collectives})
+        raise ScheduleError(f"{collective} cannot be simulated yet: choose one of {', '.join(known)}")
+    return found
 
 
 def predict(
@@ -42,12 +55,13 @@ def predict(
     profile: Profile | None = None,
     options: Options | None = None,
     engine: str = "auto",
+    planner: str = AUTO,
 ) -> Prediction:
-    """The simulated run of the workload; with `algorithm="auto"` that of the faster of ring and tree.
+    """The simulated run of the workload; with `algorithm="auto"` that of the planner's choice.
 
     `profile` None takes the machine's default. For several workloads on one machine use a `Simulator`.
     """
-    return Simulator(machine, profile, options, engine).run(workload, algorithm)
+    return Simulator(machine, profile, options, engine, planner).run(workload, algorithm)
 
 
 class Simulator:
@@ -59,36 +73,71 @@ class Simulator:
         profile: Profile | None = None,
         options: Options | None = None,
         engine: str = "auto",
+        planner: str = AUTO,
     ) -> None:
-        """`profile` None takes the machine's default, `options` None leaves all to the planner."""
+        """`profile` None takes the machine's default, `options` None leaves all to the planner.
+
+        `planner` is a name of PLANNERS, or `auto`: NCCL's where it can plan the machine, else the topology's.
+        """
         self.machine = machine
         self.profile = profile or load_profile("auto", machine)
         self.options = options or Options()
         self.engine = engine
         if engine != "auto":
             find_engine(engine)
-        self._orders = ring_orders(machine)
+        self._planner = planner if planner == AUTO else find_planner(planner).name
         self._schedules: dict[Plan, Schedule] = {}
         self._networks: dict[tuple[str, ...], Network] = {}
 
     def run(self, workload: Workload, algorithm: str = "auto", *, spans: bool = False) -> Prediction:
-        """The prediction for one workload; `spans` keeps the times of every transfer."""
-        if algorithm == "auto":
-            runs = (self.run(workload, name, spans=spans) for name in AUTO_CANDIDATES)
-            return min(runs, key=lambda run: run.duration_s)
-        return self.run_plan(self.plan(workload, algorithm), workload, spans=spans)
+        """The prediction for one workload; `spans` keeps the times of every transfer.
+
+        `auto` is the planner's choice, or the faster simulated of AUTO_CANDIDATES where the planner makes none.
+        """
+        if algorithm != AUTO or self.planner_of(AUTO, workload.collective).chooses:
+            return self.run_plan(self.plan(workload, algorithm), workload, spans=spans)
+        runs = (self.run(workload, name, spans=spans) for name in auto_candidates(workload.collective))
+        return min(runs, key=lambda run: run.duration_s)
 
     def plan(self, workload: Workload, algorithm: str) -> Plan:
         """What would run."""
-        return plan(self.machine, self._orders, self.network(()), workload, algorithm, options=self.options)
+        return self.planner_of(algorithm, workload.collective).plan(workload, algorithm)
+
+    @property
+    def planner(self) -> Prepared:
+        """The planner of this machine, made ready."""
+        return self._prepared[0]
+
+    @property
+    def why_not_nccl(self) -> str:
+        """Why `auto` did not take NCCL's planner; empty where it did, or another was named."""
+        return self._prepared[1]
+
+    @cached_property
+    def _prepared(self) -> tuple[Prepared, str]:
+        return prepare(self._planner, self.machine, self.options, lambda: self.network(()))
+
+    @cached_property
+    def _by_topology(self) -> Prepared:
+        return PLANNERS[TOPOLOGY].on(self.machine, self.options, lambda: self.network(()))
+
+    def planner_of(self, algorithm: str, collective: str) -> Prepared:
+        """The planner for an algorithm: what no library's planner knows is planned by the topology."""
+        if self._planner == AUTO:
+            return self.planner if PLANNERS[NCCL].plans(algorithm, collective) else self._by_topology
+        if not PLANNERS[self._planner].plans(algorithm, collective):
+            what = f"{collective} by {algorithm}" if algorithm != AUTO else collective
+            raise ScheduleError(f"--planner {self._planner} knows no {what}: use --planner {TOPOLOGY}")
+        return self.planner
 
     def _schedule(self, plan: Plan) -> Schedule:
         """The plan's schedule; the last few are kept, with what engines derived from them."""
-        if plan not in self._schedules:
+        shape = plan.shape
+        if shape not in self._schedules:
             if len(self._schedules) >= MOST_SCHEDULES:
                 self._schedules.clear()
-            self._schedules[plan] = plan.schedule()
-        return self._schedules[plan]
+            self._schedules[shape] = shape.schedule()
+        return self._schedules[shape]
 
     def choose_engine(self, schedule: Schedule) -> str:
         """The engine for a schedule: with `auto` event while there are few transfers, steady beyond."""
@@ -118,6 +167,8 @@ class Simulator:
             duration_s=run.duration_s,
             link_loads=_loads(network, run),
             spans=_spans(run) if spans else (),
+            planner=plan.planner,
+            instead_of=plan.instead_of,
         )
 
 

@@ -34,7 +34,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The simulated run of one workload. Simulated times live here, measured ones in a Measurement, never together."""
+    """The simulated run of one workload. Simulated times live here, measured ones in a Measurement, never together.
+
+    `planner` said what runs; `instead_of` names what it would take, where that has no schedule here and this stands in.
+    """
 
     workload: Workload
     num_ranks: int
@@ -46,6 +49,8 @@ class Prediction:
     duration_s: float
     link_loads: tuple[LinkLoad, ...] = ()
     spans: tuple[Span, ...] = ()
+    planner: str = "topology"
+    instead_of: str | None = None
 
     @property
     def algbw_bytes_per_s(self) -> float | None:

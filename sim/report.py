@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sim.algorithms import ALGORITHMS, algorithm
+from sim.planners import NCCL, PLANNERS
+from sim.predict import auto_candidates
 from topo.cli_common import Column, Table
 from topo.errors import ScheduleError
 from topo.units import format_size
@@ -15,9 +17,11 @@ if TYPE_CHECKING:
     from sim.predict import Simulator
     from sim.prediction import Prediction
 
+MOST_SIZES_NAMED = 4
 COLUMNS = (
     Column("size", "num_bytes"),
     Column("algorithm", "algorithm"),
+    Column("proto", "protocol"),
     Column("chan", "num_channels"),
     Column("time us", "time_us", ",.2f"),
     Column("algbw GB/s", "algbw_gb_per_s", ".2f"),
@@ -25,6 +29,7 @@ COLUMNS = (
     Column("wire GB/s", "wire_gb_per_s", ".2f"),
     Column("limiting link", "limiting_link"),
 )
+INSTEAD_OF = Column("instead of", "instead_of")
 
 
 def names_to_run(text: str, collective: str) -> tuple[str, ...]:
@@ -37,32 +42,70 @@ def names_to_run(text: str, collective: str) -> tuple[str, ...]:
     else:
         names = tuple(name.strip() for name in text.split(","))
     for name in names:
-        if name != "auto" and collective not in algorithm(name).collectives:
+        if name == "auto" or (name not in ALGORITHMS and name in PLANNERS[NCCL].algorithms):
+            continue
+        if collective not in algorithm(name).collectives:
             known = ", ".join(algorithm(name).collectives)
             raise ScheduleError(f"--algorithm {name} runs {known}, not {collective}: choose another algorithm")
     return names
 
 
+def notes_before(simulator: Simulator, text: str, collective: str) -> list[str]:
+    """What the user should know of the plans, in sentences; `text` is what --algorithm says."""
+    plans = simulator.planner_of(text if text == "auto" else names_to_run(text, collective)[0], collective)
+    notes = list(plans.notes)
+    if text == "auto" and not plans.chooses and len(auto_candidates(collective)) > 1:
+        why = f", since NCCL's choice is not known here: {simulator.why_not_nccl}" if simulator.why_not_nccl else ""
+        notes.append(f"auto takes the faster simulated of {' and '.join(auto_candidates(collective))}{why}")
+    return notes
+
+
+def notes_on(predictions: Sequence[Prediction]) -> list[str]:
+    """What the user should know of these results, in sentences."""
+    notes = []
+    for name in dict.fromkeys(run.instead_of for run in predictions if run.instead_of):
+        sizes = [format_size(run.workload.num_bytes) for run in predictions if run.instead_of == name]
+        notes.append(
+            f"NCCL takes {name} for {_from_to(sizes)}, which cannot be simulated yet: the best of the others by NCCL's "
+            "own estimate is shown"
+        )
+    fast = sorted({run.protocol for run in predictions if run.protocol != "simple"})
+    if fast and any(run.profile != "ideal" for run in predictions):
+        notes.append(f"{' and '.join(fast)} are timed with the latencies of simple, the only ones of the profile")
+    return notes
+
+
+def _from_to(sizes: Sequence[str]) -> str:
+    return ", ".join(sizes) if len(sizes) <= MOST_SIZES_NAMED else f"{len(sizes)} sizes, {sizes[0]} to {sizes[-1]}"
+
+
 def report_table(simulator: Simulator, predictions: Sequence[Prediction]) -> Table:
     """One row per prediction, in the units people read."""
+    marked = any(run.instead_of for run in predictions)
     rows = tuple(
         (
             format_size(run.workload.num_bytes),
             run.algorithm,
+            run.protocol,
             run.num_channels,
             run.duration_s * 1e6,
             _giga(run.algbw_bytes_per_s),
             _giga(run.busbw_bytes_per_s),
             _giga(run.wire_bytes_per_s),
             run.limiting.link if run.limiting else None,
+            *((run.instead_of,) if marked else ()),
         )
         for run in predictions
     )
     machine, profile = simulator.machine, simulator.profile.name
     collective = predictions[0].workload.collective if predictions else ""
     engines = " and ".join(sorted({run.engine for run in predictions}))
-    title = f"{collective} on {machine.name}, {machine.num_ranks} ranks: simulated, profile {profile}, engine {engines}"
-    return Table(COLUMNS, rows, title)
+    planners = " and ".join(sorted({run.planner for run in predictions}))
+    title = (
+        f"{collective} on {machine.name}, {machine.num_ranks} ranks: simulated, "
+        f"profile {profile}, engine {engines}, planner {planners}"
+    )
+    return Table((*COLUMNS, *((INSTEAD_OF,) if marked else ())), rows, title)
 
 
 def report_json(simulator: Simulator, predictions: Sequence[Prediction]) -> str:
@@ -87,6 +130,8 @@ def _row(run: Prediction) -> dict[str, Any]:
         "num_bytes": run.workload.num_bytes,
         "algorithm": run.algorithm,
         "protocol": run.protocol,
+        "planner": run.planner,
+        "instead_of": run.instead_of,
         "num_channels": run.num_channels,
         "engine": run.engine,
         "time_s": run.duration_s,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sim.plan import Plan
+from sim.plan import Plan, bundled
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
 
 
@@ -12,10 +12,12 @@ def ring(plan: Plan) -> Schedule:
     """Two blocks of one row per rank and channel: in step t the rank at position p passes chunk p - t on.
 
     Chunk j of channel c has number j * channels + c, so that one shift by the number of channels moves every
-    channel to its next chunk. The second half starts one chunk further, with the sums just completed.
+    channel to its next chunk. The second half starts one chunk further, with the sums just completed. Channels of one
+    order are bundled.
     """
-    num_ranks, num_channels = plan.num_ranks, plan.num_channels
-    order = np.array(plan.rings, dtype=np.int32)
+    rings = bundled(plan.rings)
+    num_ranks, num_channels = plan.num_ranks, len(rings)
+    order = np.array(rings, dtype=np.int32)
     position = np.broadcast_to(np.arange(num_ranks, dtype=np.int32), order.shape)
     channel = np.broadcast_to(np.arange(num_channels, dtype=np.int32)[:, None], order.shape)
     successor = np.roll(order, -1, axis=1)

@@ -1,7 +1,8 @@
-"""Double binary tree all-reduce, pipelined by chunks (Sanders, Speck and Traeff, 2009; shape as in NCCL's trees.cc).
+"""Tree all-reduce, pipelined by chunks: over the trees that a plan gives, or a double binary tree over its orders.
 
-Two trees carry half of the buffer each. A rank that is inner in one tree is a leaf in the other, so that both
-directions of every port are used. Chunks follow each other one step apart: up with REDUCE, down with COPY.
+In a double binary tree (Sanders, Speck and Traeff, 2009; shape as in NCCL's trees.cc) a rank that is inner in one tree
+is a leaf in the other, so that both directions of every port are used. Chunks follow each other one step apart: up with
+REDUCE, down with COPY.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from sim.plan import Plan
+from sim.plan import Plan, bundled
 from sim.schedule import COLUMNS, COPY, REDUCE, Block, Rows, Schedule
 
 Parents = npt.NDArray[np.int32]
@@ -20,18 +21,23 @@ ROOT = -1
 def tree(plan: Plan) -> Schedule:
     """One block with the rows of one chunk in each tree, repeated for each chunk.
 
-    With c channels there are 2 * c trees over the channels' orders; tree t has the chunks t, t + trees, ...
+    Without trees in the plan, c channels make 2 * c of them over the channels' orders. Tree t has the chunks t,
+    t + trees, ... Equal channels are bundled.
     """
-    num_trees = 2 * plan.num_channels
-    parts = []
-    for index in range(num_trees):
-        order = np.array(plan.rings[index % plan.num_channels], dtype=np.int32)
-        parents = double_binary_parents(plan.num_ranks)[index // plan.num_channels]
-        parts.append(_one_chunk(parents, order, index))
+    parts = [_one_chunk(parents, order, index) for index, (parents, order) in enumerate(_trees(plan))]
     rows = Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
     repeat = plan.num_chunks if len(rows) else 0
-    block = Block(rows, repeat=repeat, step_shift=1, chunk_shift=num_trees)
-    return Schedule(plan.collective, plan.num_ranks, num_trees * plan.num_chunks, (block,) if repeat else ())
+    block = Block(rows, repeat=repeat, step_shift=1, chunk_shift=len(parts))
+    return Schedule(plan.collective, plan.num_ranks, len(parts) * plan.num_chunks, (block,) if repeat else ())
+
+
+def _trees(plan: Plan) -> list[tuple[Parents, Parents]]:
+    """Of each tree the parents of its positions, and the ranks that stand there."""
+    if plan.trees:
+        everyone = np.arange(plan.num_ranks, dtype=np.int32)
+        return [(np.array(tree.up, dtype=np.int32), everyone) for tree in bundled(plan.trees)]
+    orders = [np.array(order, dtype=np.int32) for order in bundled(plan.rings)]
+    return [(parents, order) for parents in double_binary_parents(plan.num_ranks) for order in orders]
 
 
 def double_binary_parents(num_ranks: int) -> tuple[Parents, Parents]:

@@ -3,60 +3,79 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sim.algorithms import algorithm as find_algorithm
 from sim.plan import Plan
-from sim.planners.rings import Order
+from sim.planners.options import Options
+from sim.planners.rings import Order, ring_orders
 from topo.cluster import Cluster
-from topo.errors import NameChoiceError, TopologyError, UnitError
+from topo.errors import NameChoiceError, ScheduleError, TopologyError, UnitError
 from topo.topology import Topology
 
 if TYPE_CHECKING:
     from sim.engines.network import Network
     from sim.workload import Workload
 
+__all__ = ["Options", "TopologyPlanner"]
+
 MOST_CHUNKS = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """What a user fixes; None leaves it to the planner. `server` is `host`, or ranks or GPU names with commas."""
+class TopologyPlanner:
+    """Plans for one machine; `network` is the one for whose rates and latencies pipelines are balanced."""
 
-    num_channels: int | None = None
-    num_chunks: int | None = None
-    server: str | None = None
+    name = "topology"
+    chooses = False
+    notes: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        for name, value in (("channels", self.num_channels), ("chunks", self.num_chunks)):
-            if value is not None and value < 1:
-                raise UnitError(f"--{name} {value}: at least 1 is needed")
+    def __init__(
+        self, machine: Topology | Cluster, options: Options, network: Callable[[], Network] | None = None
+    ) -> None:
+        """Refuses what only a library has: protocols and its environment."""
+        if options.protocol is not None or options.environment:
+            asked = "--protocol" if options.protocol is not None else "--env"
+            raise UnitError(f"{asked} is for planners of a library, not for {self.name}: leave it out")
+        self._machine = machine
+        self._options = options
+        self._network = network or _default_network(machine)
+
+    @cached_property
+    def _orders(self) -> tuple[Order, ...]:
+        return ring_orders(self._machine)
+
+    def plan(self, workload: Workload, algorithm: str = "auto") -> Plan:
+        """The plan for one algorithm over the machine's ring orders; errors name the option that does not fit."""
+        if algorithm == "auto":
+            raise ScheduleError("the planner topology chooses no algorithm: name one, such as ring")
+        options, orders = self._options, self._orders
+        if options.num_channels is not None:
+            orders = tuple(orders[channel % len(orders)] for channel in range(options.num_channels))
+        draft = Plan(algorithm, self._machine.num_ranks, orders, workload.collective, planner=self.name)
+        if algorithm == "parameter-server":
+            servers, helpers = place_servers(self._machine, options.server or "0")
+            chunks = options.num_chunks or 1
+            return replace(draft, rings=orders[:1], servers=servers, helpers=helpers, num_chunks=chunks)
+        if options.server is not None:
+            raise UnitError(f"--server {options.server}: only parameter-server has servers, not {algorithm}")
+        if find_algorithm(algorithm).pipelined:
+            return replace(draft, num_chunks=options.num_chunks or pipeline_chunks(self._network(), workload, draft))
+        return draft
 
 
-def plan(
-    machine: Topology | Cluster,
-    orders: tuple[Order, ...],
-    network: Network,
-    workload: Workload,
-    algorithm: str,
-    *,
-    options: Options,
-) -> Plan:
-    """The plan for one algorithm over the machine's ring orders; errors name the option that does not fit."""
-    if options.num_channels is not None:
-        orders = tuple(orders[channel % len(orders)] for channel in range(options.num_channels))
-    draft = Plan(algorithm, machine.num_ranks, orders, workload.collective, protocol="simple")
-    if algorithm == "parameter-server":
-        servers, helpers = place_servers(machine, options.server or "0")
-        return replace(draft, rings=orders[:1], servers=servers, helpers=helpers, num_chunks=options.num_chunks or 1)
-    if options.server is not None:
-        raise UnitError(f"--server {options.server}: only parameter-server has servers, not {algorithm}")
-    if find_algorithm(algorithm).pipelined:
-        return replace(draft, num_chunks=options.num_chunks or pipeline_chunks(network, workload, draft))
-    return draft
+def _default_network(machine: Topology | Cluster) -> Callable[[], Network]:
+    def made() -> Network:
+        from sim.engines.network import network_of
+        from sim.profile import load_profile
+
+        return network_of(machine, load_profile("auto", machine))
+
+    return made
 
 
 def pipeline_chunks(network: Network, workload: Workload, draft: Plan) -> int:

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS
 from sim.algorithms.tree import ROOT, double_binary_parents
-from sim.plan import Plan, in_order
+from sim.plan import Plan, bundled, in_order
+from sim.planners import PLANNERS
+from sim.planners.options import Options
 from sim.prove import prove, run
 from sim.schedule import COLUMNS, COPY, REDUCE, Block, Rows, Schedule
+from sim.workload import Workload
 from topo.errors import ScheduleError
+from topo.load import load_topology
 
 RANKS = tuple(range(1, 18))
 
@@ -65,6 +69,44 @@ def test_every_mutant_is_caught(algorithm: str, num_ranks: int) -> None:
         }
         for what, mutant in mutants.items():
             assert not is_proved(with_rows(schedule, mutant)), f"{what} of row {row} was not caught"
+
+
+NCCL_MACHINES = (
+    ("dgx-h100", (1, 2, 3, 4)),
+    ("dgx1-v100", (1, 2)),
+    ("hgx-a100-4gpu-mesh", (1, 2, 5)),
+    ("pcie-8xl40s-amd", (1, 2, 3)),
+    ("pcie-4gpu", (1,)),
+    ("alps-gh200x4", (2, 7)),
+    ("gb200-nvl8", (1, 3)),
+    ("hgx-h200-1gpu", (2, 6)),
+)
+
+
+@pytest.mark.parametrize(("name", "count"), [(name, count) for name, counts in NCCL_MACHINES for count in counts])
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+def test_channels_of_nccl_are_an_all_reduce(name: str, count: int, algorithm: str) -> None:
+    machine = load_topology(name, nodes=count)
+    prepared = PLANNERS["nccl-2.30"].on(machine, Options(num_chunks=2 if algorithm == "tree" else None))
+    for num_bytes in (8, 1 << 20, 1 << 30):
+        plan = prepared.plan(Workload("all_reduce", num_bytes), algorithm)
+        assert (plan.algorithm, plan.num_ranks) == (algorithm, machine.num_ranks)
+        prove(plan.schedule())
+
+
+@pytest.mark.parametrize(
+    ("channels", "bundles"),
+    [("aaaa", "a"), ("ab", "ab"), ("aabb", "ab"), ("aab", "aab"), ("aaaabb", "aab"), ("", "")],
+)
+def test_equal_channels_are_bundled_as_far_as_shares_stay_equal(channels: str, bundles: str) -> None:
+    assert "".join(bundled(channels)) == bundles
+
+
+def test_plans_that_run_alike_have_one_shape() -> None:
+    plan = in_order("ring", 4, num_channels=24)
+    other = replace(plan, rings=plan.rings[:8], protocol="ll", planner="nccl-2.30", chunk_bytes=1 << 15)
+    assert (plan.num_channels, other.num_channels) == (24, 8)
+    assert plan.shape == other.shape == in_order("ring", 4).shape
 
 
 def test_gradients_0_and_7_average_to_3_5() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.support import ROOT
 from topo.cli import main
 
 STAR = "switch:8,bandwidth=200GB/s,latency=1us"
@@ -15,6 +16,8 @@ ROW_KEYS = {
     "num_bytes",
     "algorithm",
     "protocol",
+    "planner",
+    "instead_of",
     "num_channels",
     "engine",
     "time_s",
@@ -56,12 +59,54 @@ def test_the_server_pays_seven_shares_both_ways() -> None:
     assert row["time_s"] * 1e6 == pytest.approx(75_163.92768, rel=1e-9)
 
 
-def test_all_names_every_algorithm_and_auto_takes_one() -> None:
+def test_all_names_every_algorithm_and_each_says_its_planner() -> None:
     every = rows("dgx-h100", "--algorithm", "all", "--size", "1G")
     assert [row["algorithm"] for row in every] == ["ring", "tree", "parameter-server"]
-    result = topo("dgx-h100", "--size", "1G", "--format", "json")
-    assert json.loads(result.stdout)["rows"][0]["algorithm"] == "ring"
-    assert "faster simulated of ring and tree" in result.stderr
+    assert [row["planner"] for row in every] == ["nccl-2.30", "nccl-2.30", "topology"]
+
+
+def test_auto_is_the_choice_of_nccl() -> None:
+    result = topo("dgx-h100", "--nodes", "2", "--size", "64K,256K", "--format", "json")
+    found = json.loads(result.stdout)["rows"]
+    assert [(row["algorithm"], row["protocol"], row["instead_of"]) for row in found] == [
+        ("tree", "ll", None),
+        ("tree", "ll128", None),
+    ]
+    assert "ll and ll128 are timed with the latencies of simple" in result.stderr
+
+
+def test_what_cannot_be_simulated_yet_is_said_and_stood_in_for() -> None:
+    result = topo("dgx-h100", "--size", "64K,1G", "--format", "json")
+    small, large = json.loads(result.stdout)["rows"]
+    assert (small["algorithm"], small["instead_of"]) == ("ring", None)
+    assert (large["algorithm"], large["protocol"], large["num_channels"]) == ("ring", "simple", 24)
+    assert large["instead_of"] == "nvls"
+    assert 340e9 < large["busbw_bytes_per_s"] < 371e9
+    assert result.stderr.count("NCCL takes nvls for 1 GiB, which cannot be simulated yet") == 1
+    assert "instead of" in topo("dgx-h100", "--size", "64K,1G").stdout
+
+
+@pytest.mark.parametrize("machine", [STAR, "examples/dgx-h100-topo-m.txt"])
+def test_what_nccl_cannot_plan_is_the_faster_of_ring_and_tree(machine: str) -> None:
+    place = machine if machine == STAR else str(ROOT / machine)
+    result = topo(place, "--size", "1G", "--format", "json")
+    (row,) = json.loads(result.stdout)["rows"]
+    assert (row["algorithm"], row["planner"]) == ("ring", "topology")
+    assert "faster simulated of ring and tree, since NCCL's choice is not known here" in result.stderr
+
+
+def test_a_planner_by_name() -> None:
+    (by_topology,) = rows("dgx-h100", "--planner", "topology", "--algorithm", "tree", "--size", "64K")
+    (by_nccl,) = rows("dgx-h100", "--planner", "nccl-2.30", "--algorithm", "tree", "--size", "64K")
+    assert by_topology["time_s"] < by_nccl["time_s"], "NCCL's tree is a chain inside a node"
+    assert (by_topology["num_channels"], by_nccl["num_channels"]) == (1, 16)
+
+
+def test_environment_and_protocol_reach_the_planner() -> None:
+    where = ("dgx-h100", "--size", "1M")
+    (row,) = rows(*where, "--env", "NCCL_ALGO=tree", "--env", "NCCL_MAX_NCHANNELS=4", "--protocol", "simple")
+    assert (row["algorithm"], row["protocol"], row["num_channels"]) == ("tree", "simple", 4)
+    assert "NCCL_IB_HCA: this planner does not follow it" in topo(*where, "--env", "NCCL_IB_HCA=mlx5_0").stderr
 
 
 def test_sizes_sweep_as_in_nccl_tests() -> None:
@@ -79,7 +124,7 @@ def test_a_subset_of_gpus(num_gpus: int) -> None:
 
 def test_several_nodes_use_all_their_nics() -> None:
     (row,) = rows("dgx-h100", "--nodes", "2", "--algorithm", "ring", "--size", "1G")
-    assert row["num_channels"] == 8
+    assert row["num_channels"] == 16
     assert 300e9 < row["busbw_bytes_per_s"] < 400e9
 
 
@@ -109,6 +154,22 @@ def test_tables_carry_units(form: str, tmp_path: Path) -> None:
         (["dgx-h100", "--engine", "evnt", "--size", "1M"], "'event'"),
         (["dgx-h100", "--dtype", "float33", "--size", "1M"], "'float32'"),
         (["dgx-h100", "--channels", "0", "--size", "1M"], "at least 1"),
+        (["dgx-h100", "--planner", "nccl", "--size", "1M"], "'nccl-2.30'"),
+        (["dgx-h100", "--planner", "nccl-2.30", "--algorithm", "parameter-server"], "use --planner topology"),
+        (["dgx-h100", "--planner", "topology", "--protocol", "ll"], "--protocol is for planners of a library"),
+        (["dgx-h100", "--env", "NCCL_ALGO"], "expected NAME=VALUE"),
+        (["dgx-h100", "--env", "PATH=/"], "only NCCL's own variables"),
+        (["dgx-h100", "--env", "NCCL_ALGO=ring", "--env", "NCCL_ALGO=tree"], "set twice"),
+        (["dgx-h100", "--env", "NCCL_ALGO=rng"], "did you mean 'ring'"),
+        (["dgx-h100", "--env", "NCCL_AGLO=ring"], "did you mean 'NCCL_ALGO'"),
+        (["dgx-h100", "--env", "NCCL_PROTO=ll", "--protocol", "ll"], "twice"),
+        (["dgx-h100", "--protocol", "lll"], "did you mean 'll'"),
+        ([STAR, "--env", "NCCL_ALGO=ring"], "--env NCCL_ALGO is for NCCL's planner, which cannot plan this machine"),
+        (["pcie-8gpu", "--env", "NCCL_ALGO=nvls"], "NVLS needs an NVSwitch"),
+        (["pcie-8gpu", "--algorithm", "nvls"], "NVLS needs an NVSwitch"),
+        (["dgx-h100", "--algorithm", "nvls"], "nvls cannot be simulated yet"),
+        (["dgx-h100", "--collective", "all_gather"], "all_gather, which cannot be simulated yet"),
+        ([STAR, "--collective", "all_gather"], "all_gather cannot be simulated yet"),
         (["dgx-h100", "--server", "host", "--algorithm", "ring", "--size", "1M"], "only parameter-server"),
         (["dgx-h100", "--server", "GPU9", "--algorithm", "parameter-server", "--size", "1M"], "GPU9"),
         (["switch:8,bandwidth=-1GB/s", "--size", "1M"], "-1GB/s"),

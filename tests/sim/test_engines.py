@@ -213,14 +213,38 @@ def test_rates_are_max_min_fair(data: st.DataObject) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["dgx1-v100", "dgx-a100", "dgx-h100", "dgx-b200", "pcie-4gpu", "pcie-8gpu"])
-def test_ring_beats_tree_beats_parameter_server_on_large_buffers(name: str) -> None:
+NVLINK_BOXES, PCIE_BOXES = ("dgx1-v100", "dgx-a100", "dgx-h100", "dgx-b200"), ("pcie-4gpu", "pcie-8gpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "planner"),
+    [(name, "topology") for name in (*NVLINK_BOXES, *PCIE_BOXES)] + [(name, "nccl-2.30") for name in NVLINK_BOXES],
+)
+def test_ring_beats_tree_beats_parameter_server_on_large_buffers(name: str, planner: str) -> None:
     machine = preset(name)
+    planners = {"ring": planner, "tree": planner, "parameter-server": "topology"}
     times = [
-        predict(machine, Workload("all_reduce", GIB), algorithm=algorithm).duration_s
-        for algorithm in ("ring", "tree", "parameter-server")
+        predict(machine, Workload("all_reduce", GIB), algorithm=algorithm, planner=chosen).duration_s
+        for algorithm, chosen in planners.items()
     ]
     assert times == sorted(times)
+
+
+@pytest.mark.parametrize("name", PCIE_BOXES)
+def test_a_chain_crosses_the_sockets_once_each_way_where_a_ring_does_nearly_twice(name: str) -> None:
+    """NCCL's tree on one node is a chain, so a box limited by its sockets runs it faster while nothing else limits."""
+    machine, workload = preset(name), Workload("all_reduce", 64 * MIB)
+    loads = {
+        algorithm: next(
+            load.num_bytes
+            for load in predict(machine, workload, algorithm=algorithm, planner="nccl-2.30").link_loads
+            if load.link == "numa0->numa1"
+        )
+        for algorithm in ("ring", "tree")
+    }
+    num_ranks = machine.num_ranks
+    assert loads["tree"] == pytest.approx(workload.num_bytes)
+    assert loads["ring"] == pytest.approx(workload.num_bytes * 2 * (num_ranks - 1) / num_ranks)
 
 
 def test_the_ring_of_8_h100_reaches_what_nccl_counts_for_its_nvlinks() -> None:

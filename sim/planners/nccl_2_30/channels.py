@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from sim.plan import Tree
 from sim.planners.nccl_2_30.facts import MAX_CHANNELS
 from sim.planners.nccl_2_30.graphs import Graph, Pattern
 from sim.planners.nccl_2_30.kinds import GIGA
@@ -16,14 +17,6 @@ FEW_CHANNELS = 16
 FAST_RING_BYTES_PER_S = 45 * GIGA
 
 Orders = tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """One channel's tree over all ranks: `up[rank]` is the parent (-1 at the root), `down[rank]` the children."""
-
-    up: tuple[int, ...]
-    down: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)

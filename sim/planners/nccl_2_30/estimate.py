@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from sim.planners.nccl_2_30 import tuner_facts as facts
+from sim.planners.nccl_2_30.machine import Machine
 from sim.planners.nccl_2_30.options import ALGORITHMS, PROTOCOLS
+from sim.planners.nccl_2_30.rules import why_unsupported
 from sim.planners.nccl_2_30.trees import floor_log2
-from sim.planners.nccl_2_30.tuner import Machine, TunerTable
-
-NVLS_ANY_SIGN = ("int32", "int64", "uint32", "uint64", "float16", "bfloat16")
-NVLS_SUM_ONLY = ("float32", "float64")
+from sim.planners.nccl_2_30.tuner import TunerTable
 
 
 def times_s(
@@ -42,13 +41,7 @@ def times_s(
 
 def supports(collective: str, algorithm: str, dtype: str, reduction: str) -> bool:
     """Whether an algorithm can do this reduction on this type."""
-    if collective == "all_gather":
-        return True
-    if algorithm in ("nvls", "nvls-tree"):
-        return (dtype in NVLS_ANY_SIGN and reduction in ("sum", "min", "max")) or (
-            dtype in NVLS_SUM_ONLY and reduction == "sum"
-        )
-    return not (algorithm == "pat" and reduction == "avg")
+    return not why_unsupported(collective, algorithm, dtype, reduction)
 
 
 def _tree_correction(machine: Machine, algorithm: str, protocol: str, num_bytes: int) -> float:

@@ -7,6 +7,9 @@ from sim.planners.nccl_2_30.kinds import GIGA
 LOCAL_BYTES_PER_S = 5000 * GIGA
 """What NCCL takes for a link that costs nothing (LOC_BW)."""
 
+KNOWN_COMPUTE_CAPABILITIES = frozenset({60, 61, 62, 70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121})
+"""GPUs that NCCL 2.30 was made for; of any other it takes the row below."""
+
 NVLINK_BYTES_PER_S = (
     (100, 40_100_000_000),
     (90, 20_600_000_000),

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sim.planners.nccl_2_30.graphs import Graph
 from sim.planners.nccl_2_30.kinds import GIGA
+from sim.planners.nccl_2_30.machine import Machine
 from sim.planners.nccl_2_30.options import ALGORITHMS, PROTOCOLS, NcclOptions
-from sim.planners.nccl_2_30.tuner import Machine
 
 WARP = 32
 MAX_THREADS = 640

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sim.planners.nccl_2_30.choice_lists import COLLECTIVES
 from sim.planners.nccl_2_30.chunks import Split, split
 from sim.planners.nccl_2_30.estimate import times_s
+from sim.planners.nccl_2_30.facts import KNOWN_COMPUTE_CAPABILITIES
 from sim.planners.nccl_2_30.launch import WARP, Communicator, max_threads, num_channels_and_warps, thresholds
+from sim.planners.nccl_2_30.machine import Machine
 from sim.planners.nccl_2_30.nvls import NvlsShape, nvls_shape
-from sim.planners.nccl_2_30.options import NcclOptions
+from sim.planners.nccl_2_30.options import ALGORITHMS, PROTOCOLS, NcclOptions
+from sim.planners.nccl_2_30.requests import why_no_nvls
+from sim.planners.nccl_2_30.rules import SIMPLE_ONLY, why_barred, why_missing, why_unsupported
 from sim.planners.nccl_2_30.spec import SystemSpec
-from sim.planners.nccl_2_30.tuner import Machine, TunerTable, tune
+from sim.planners.nccl_2_30.tuner import GRAPH_OF, TunerTable, tune
 from sim.planners.nccl_2_30.wiring import Wiring, wire
 from sim.workload import ELEMENT_BYTES
 from topo.errors import NameChoiceError, TopoError
@@ -35,26 +40,54 @@ class Choice:
     times_s: tuple[tuple[tuple[str, str], float], ...]
     split: Split
 
+    @property
+    def chunk_bytes(self) -> int:
+        """The chunk of a channel in the middle, or of the first one where there are too few."""
+        return (self.split.middle or self.split.first).chunk_bytes
+
 
 @dataclass(frozen=True)
 class NcclPlan:
-    """What NCCL builds on a machine (`wiring`) and the cost model that `choose` asks."""
+    """What NCCL builds on a machine (`wiring`) and the cost model that `choose` asks.
+
+    `notes` are sentences about what was assumed of the machine and which settings are not followed.
+    """
 
     wiring: Wiring
     communicator: Communicator
     table: TunerTable
+    options: NcclOptions
+    notes: tuple[str, ...] = ()
 
-    def choose(self, collective: str, num_bytes: int, *, dtype: str = "float32", reduction: str = "sum") -> Choice:
-        """NCCL's choice for the collective; TopoError where its environment leaves no algorithm.
+    @property
+    def extrapolated(self) -> bool:
+        """Whether a GPU is newer than NCCL's tables, so that all numbers are those of the nearest one in them."""
+        machine = self.communicator.machine
+        return not {machine.min_compute_capability, machine.max_compute_capability} <= KNOWN_COMPUTE_CAPABILITIES
 
-        One rank is a local copy, for which NCCL says ring, simple and no time.
+    def choose(
+        self,
+        collective: str,
+        num_bytes: int,
+        *,
+        dtype: str = "float32",
+        reduction: str = "sum",
+        algorithms: Collection[str] | None = None,
+    ) -> Choice:
+        """NCCL's choice for the collective, of these algorithms alone where some are named.
+
+        TopoError with the rule that excludes them where none of them can be taken. One rank is a local copy, for which
+        NCCL says ring, simple and no time.
         """
         if collective not in COLLECTIVES:
             raise NameChoiceError("collective of NCCL's tuner", collective, COLLECTIVES)
         if dtype not in ELEMENT_BYTES:
             raise NameChoiceError("dtype", dtype, ELEMENT_BYTES)
         times = self.times_s(collective, num_bytes, dtype=dtype, reduction=reduction)
-        algorithm, protocol = min(times, key=lambda way: times[way])
+        ways = [way for way in times if algorithms is None or way[0] in algorithms]
+        if not ways:
+            raise TopoError(self._nothing_left(collective, dtype, reduction, algorithms or ()))
+        algorithm, protocol = min(ways, key=lambda way: times[way])
         comm, num_ranks = self.communicator, self.wiring.num_ranks
         channels, warps = comm.num_channels, comm.max_threads["ring", "simple"] // WARP + 1
         if num_ranks > 1:
@@ -76,19 +109,47 @@ class NcclPlan:
     def times_s(
         self, collective: str, num_bytes: int, *, dtype: str = "float32", reduction: str = "sum"
     ) -> dict[tuple[str, str], float]:
-        """NCCL's estimate in seconds of every available (algorithm, protocol); TopoError where there is none."""
+        """NCCL's estimate in seconds of every available (algorithm, protocol), in its order; may be empty."""
         if self.wiring.num_ranks == 1:
             return {("ring", "simple"): 0.0}
         comm = self.communicator
-        times = times_s(
+        return times_s(
             self.table, comm.machine, comm.num_channels, collective, num_bytes, dtype=dtype, reduction=reduction
         )
-        if not times:
-            raise TopoError(
-                f"NCCL has no algorithm left for {collective} ({reduction} of {dtype}) under "
-                "NCCL_ALGO and NCCL_PROTO as given: allow one that it knows, or leave them out"
-            )
-        return times
+
+    def why_not(
+        self, collective: str, algorithm: str, protocol: str, *, dtype: str = "float32", reduction: str = "sum"
+    ) -> str:
+        """The rule by which NCCL leaves this way out, in words; empty where it may take it."""
+        machine, graph = self.communicator.machine, self.wiring.graphs[GRAPH_OF[algorithm]]
+        if algorithm in ("nvls", "nvls-tree") and collective not in ("broadcast", "reduce"):
+            missing = why_no_nvls(self.wiring.domains[0], self.options)
+            if missing:
+                return missing
+        found = why_missing(machine, self.options, collective, algorithm)
+        if not found and protocol != "simple" and algorithm in SIMPLE_ONLY:
+            found = f"{algorithm} knows simple alone"
+        found = found or why_barred(machine, graph, self.options, collective, algorithm, protocol)
+        found = found or why_unsupported(collective, algorithm, dtype, reduction)
+        cost = self.table.get((collective, algorithm, protocol))
+        if not found and cost is not None and not cost.bytes_per_s:
+            return f"its {graph.num_channels} heads are fewer than the ranks of a node"
+        return found
+
+    def _nothing_left(self, collective: str, dtype: str, reduction: str, algorithms: Collection[str]) -> str:
+        """Why none of the algorithms can be taken; of all where none is named."""
+        named = [name for name in ALGORITHMS if name in algorithms] or [
+            name for name in ALGORITHMS if self.options.allows_algorithm(collective, name)
+        ]
+        reasons = {}
+        for name in named:
+            rules = (self.why_not(collective, name, p, dtype=dtype, reduction=reduction) for p in reversed(PROTOCOLS))
+            reasons[name] = next((rule for rule in rules if rule), "")
+        said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        return (
+            f"NCCL has no algorithm left for {collective} ({reduction} of {dtype}) here ({said}): allow one that it "
+            "can take (NCCL_ALGO, NCCL_PROTO), or leave them out"
+        )
 
 
 def plan_nccl(spec: SystemSpec, *, num_copies: int = 1, options: NcclOptions | None = None) -> NcclPlan:
@@ -100,6 +161,22 @@ def plan_nccl(spec: SystemSpec, *, num_copies: int = 1, options: NcclOptions | N
         wiring=wiring,
         communicator=communicator_of(wiring, machine, options),
         table=tune(machine, wiring.graphs, options),
+        options=options,
+        notes=_notes(spec, machine, options),
+    )
+
+
+def _notes(spec: SystemSpec, machine: Machine, options: NcclOptions) -> tuple[str, ...]:
+    newest = max(machine.min_compute_capability, machine.max_compute_capability)
+    strange = {machine.min_compute_capability, newest} - KNOWN_COMPUTE_CAPABILITIES
+    return (
+        *spec.assumed,
+        *(f"{name}: this planner does not follow it" for name in options.not_modelled),
+        *(
+            f"NCCL 2.30 has no row for compute capability {capability // 10}.{capability % 10}: every number is "
+            "extrapolated from the nearest one below"
+            for capability in sorted(strange)
+        ),
     )
 
 

@@ -48,10 +48,20 @@ def collnet_works(domains: Sequence[Domain], options: NcclOptions, num_nodes: in
 
 def nvls_works(domain: Domain, options: NcclOptions) -> bool:
     """Whether the NVSwitch reduces for this domain."""
+    return not why_no_nvls(domain, options)
+
+
+def why_no_nvls(domain: Domain, options: NcclOptions) -> str:
+    """Why the NVSwitch does not reduce for this domain, in words; empty where it does."""
     system = domain.system
-    has_switch = bool(system.of_kind(NodeKind.NVSWITCH))
-    several = len(system.of_kind(NodeKind.GPU)) > 1
-    return options.nvls_enable and has_switch and several and system.min_compute_capability >= 90
+    capability = system.min_compute_capability
+    if not options.nvls_enable:
+        return "NCCL_NVLS_ENABLE=0"
+    if not system.of_kind(NodeKind.NVSWITCH):
+        return "NVLS needs an NVSwitch, the GPUs here have none"
+    if capability < 90:
+        return f"NVLS needs compute capability 9.0, here is {capability // 10}.{capability % 10}"
+    return "" if len(system.of_kind(NodeKind.GPU)) > 1 else "NVLS needs two GPUs on a node, here is one"
 
 
 def ring_min_channels(domain: Domain) -> int:

@@ -12,7 +12,9 @@ from sim.planners.nccl_2_30 import tuner_facts as facts
 from sim.planners.nccl_2_30.choice_lists import COLLECTIVES
 from sim.planners.nccl_2_30.graphs import Graph, Pattern
 from sim.planners.nccl_2_30.kinds import PathKind
+from sim.planners.nccl_2_30.machine import Machine
 from sim.planners.nccl_2_30.options import ALGORITHMS, PROTOCOLS, NcclOptions
+from sim.planners.nccl_2_30.rules import SIMPLE_ONLY, why_barred, why_missing
 from sim.planners.nccl_2_30.trees import floor_log2
 
 GRAPH_OF = {
@@ -25,42 +27,6 @@ GRAPH_OF = {
     "pat": "tree",
 }
 """On which graph an algorithm runs."""
-NVLS_MAX_LOCAL_RANKS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What the cost model knows of the communicator besides its graphs."""
-
-    num_nodes: int
-    num_ranks: int
-    max_ranks_per_node: int
-    min_compute_capability: int
-    max_compute_capability: int
-    cpu_arch: str | None
-    cpu_vendor: str | None
-    nvls: bool = False
-    collnet: bool = False
-
-    @property
-    def ranks_per_node(self) -> int:
-        """Ranks per node, as NCCL divides them."""
-        return self.num_ranks // self.num_nodes
-
-    @property
-    def amd(self) -> bool:
-        """Whether the CPUs are x86 of AMD."""
-        return self.cpu_arch == "x86_64" and self.cpu_vendor == "AuthenticAMD"
-
-    @property
-    def generation(self) -> int:
-        """0 before Ampere, 1 Ampere, 2 Hopper, 3 Blackwell."""
-        return sum(self.min_compute_capability >= since for since in facts.GENERATIONS)
-
-    @property
-    def scale(self) -> int:
-        """0 for one node, 1 for two, 2 for more."""
-        return min(self.num_nodes, 3) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,65 +46,18 @@ def tune(machine: Machine, graphs: Mapping[str, Graph], options: NcclOptions) ->
     table = {}
     for collective in COLLECTIVES:
         for algorithm in ALGORITHMS:
-            if not _exists(machine, collective, algorithm, options):
+            if why_missing(machine, options, collective, algorithm):
                 continue
             graph = graphs[GRAPH_OF[algorithm]]
             for index, protocol in enumerate(PROTOCOLS):
-                if algorithm in ("nvls", "nvls-tree", "pat") and protocol != "simple":
+                if protocol != "simple" and algorithm in SIMPLE_ONLY:
                     continue
                 bandwidth = 0.0
-                if _enabled(machine, graph, options, collective, algorithm, protocol):
+                if not why_barred(machine, graph, options, collective, algorithm, protocol):
                     bandwidth = _algbw(machine, graph, collective, algorithm, protocol)
                 latency = _latency_s(machine, graph, options, collective, algorithm, index)
                 table[collective, algorithm, protocol] = Cost(latency, bandwidth)
     return table
-
-
-def _exists(machine: Machine, collective: str, algorithm: str, options: NcclOptions) -> bool:
-    if collective in ("broadcast", "reduce"):
-        return algorithm == "ring"
-    if algorithm in ("nvls", "nvls-tree") and not machine.nvls:
-        return False
-    if collective == "all_reduce":
-        return algorithm != "pat"
-    if algorithm == "pat":
-        return machine.ranks_per_node == 1 and machine.min_compute_capability >= 60 and options.pat_enable
-    return algorithm in ("ring", "nvls", "collnet-direct")
-
-
-def _enabled(
-    machine: Machine, graph: Graph, options: NcclOptions, collective: str, algorithm: str, protocol: str
-) -> bool:
-    """Whether the environment and the machine leave this combination."""
-    if not options.allows_algorithm(collective, algorithm):
-        return False
-    setting = options.protocol_setting(collective, protocol)
-    if setting is None:
-        setting = protocol != "ll128" or _ll128_is_safe(machine, graph)
-    return setting and _algorithm_works(machine, graph, collective, algorithm, protocol)
-
-
-def _algorithm_works(machine: Machine, graph: Graph, collective: str, algorithm: str, protocol: str) -> bool:
-    several = machine.num_nodes > 1
-    whole = collective == "all_reduce"
-    if algorithm in ("collnet-direct", "collnet-chain"):
-        return machine.collnet and several and protocol == "simple" and graph.num_channels > 0
-    if algorithm in ("nvls", "nvls-tree"):
-        if graph.num_channels < 2 or (algorithm == "nvls-tree" and not several):
-            return False
-        if algorithm == "nvls" and several and not machine.collnet:
-            return False
-        return whole or machine.max_ranks_per_node <= NVLS_MAX_LOCAL_RANKS
-    return True
-
-
-def _ll128_is_safe(machine: Machine, graph: Graph) -> bool:
-    """Whether stores of 128 bytes arrive whole on every connection of the graph."""
-    new = machine.min_compute_capability >= 90
-    worst_inter = PathKind.PXN if new else PathKind.PXB
-    alike = new or machine.min_compute_capability == machine.max_compute_capability
-    near = graph.kind_inter <= worst_inter and graph.kind_intra <= PathKind.NVB
-    return near and alike and machine.min_compute_capability >= 70
 
 
 def _algbw(machine: Machine, graph: Graph, collective: str, algorithm: str, protocol: str) -> float:

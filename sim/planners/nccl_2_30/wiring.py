@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from sim.plan import Tree
 from sim.planners.nccl_2_30.channels import (
     Orders,
-    Tree,
     agree,
     build_rings,
     build_trees,

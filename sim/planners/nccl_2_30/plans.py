@@ -1,0 +1,134 @@
+"""NCCL's choice for a workload on a machine as a Plan that can be simulated and executed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from sim.algorithms import ALGORITHMS
+from sim.plan import Plan
+from sim.planners.nccl_2_30.from_topology import spec_from_topology
+from sim.planners.nccl_2_30.options import NcclOptions
+from sim.planners.nccl_2_30.planner import Choice, NcclPlan, plan_nccl
+from topo.cluster import Cluster
+from topo.errors import ScheduleError, UnitError
+
+if TYPE_CHECKING:
+    from sim.engines.network import Network
+    from sim.planners.nccl_2_30.spec import SystemSpec
+    from sim.planners.options import Options
+    from sim.workload import Workload
+    from topo.topology import Topology
+
+T = TypeVar("T")
+
+_SEE_PLAN = "topo plan says what NCCL chooses and expects"
+
+
+def spec_of(machine: Topology | Cluster) -> SystemSpec:
+    """The node of a machine as NCCL sees it; in a cluster NICs have the rate of their port to the fabric."""
+    return spec_from_topology(_with_port_rates(machine) if isinstance(machine, Cluster) else machine)
+
+
+def plan_machine(machine: Topology | Cluster, environment: Mapping[str, str]) -> NcclPlan:
+    """What NCCL builds on the machine under these variables; TopologyError where that cannot be told."""
+    copies = machine.count if isinstance(machine, Cluster) else 1
+    options = NcclOptions.from_environment(environment)
+    return plan_nccl(spec_of(machine), num_copies=copies, options=options)
+
+
+def environment_of(options: Options) -> dict[str, str]:
+    """The variables that NCCL would read, with --protocol as NCCL_PROTO; UnitError where both are given."""
+    environment = dict(options.environment)
+    if options.protocol is not None:
+        if "NCCL_PROTO" in environment:
+            raise UnitError("--protocol and --env NCCL_PROTO say the same thing twice: use one of them")
+        environment["NCCL_PROTO"] = options.protocol
+    return environment
+
+
+class NcclPlanner:
+    """NCCL's plans for one machine: its channels, the choice of its tuner, its chunks."""
+
+    name = "nccl-2.30"
+    chooses = True
+
+    def __init__(
+        self, machine: Topology | Cluster, options: Options, network: Callable[[], Network] | None = None
+    ) -> None:
+        """Plans the machine; `network` is not asked, since NCCL counts with rates of its own."""
+        self._options = options
+        self.nccl = plan_machine(machine, environment_of(options))
+        self.notes = self.nccl.notes
+
+    def plan(self, workload: Workload, algorithm: str = "auto") -> Plan:
+        """NCCL's choice, or the best protocol of the algorithm that is named.
+
+        Where NCCL takes an algorithm that has no schedule here, its best estimate among the others stands in, and
+        `instead_of` of the plan says so. ScheduleError where none is left.
+        """
+        if self._options.server is not None:
+            raise UnitError(f"--server {self._options.server}: only parameter-server has servers, NCCL has none")
+        if self.nccl.wiring.num_ranks == 1:
+            name = "ring" if algorithm == "auto" else algorithm
+            return Plan(name, 1, ((0,),), workload.collective, planner=self.name)
+        if algorithm != "auto":
+            choice = self._choose(workload, (algorithm,))
+            if workload.collective not in getattr(ALGORITHMS.get(algorithm), "collectives", ()):
+                raise ScheduleError(f"{workload.collective} by {algorithm} cannot be simulated yet: {_SEE_PLAN}")
+            return self._from_choice(choice, None)
+        best = self._choose(workload, None)
+        runnable = [name for name, row in ALGORITHMS.items() if workload.collective in row.collectives]
+        if best.algorithm in runnable:
+            return self._from_choice(best, None)
+        possible = [name for (name, _), _ in best.times_s if name in runnable]
+        if not possible:
+            raise ScheduleError(
+                f"NCCL takes {best.algorithm} for {workload.collective}, which cannot be simulated yet: {_SEE_PLAN}"
+            )
+        return self._from_choice(self._choose(workload, possible), best.algorithm)
+
+    def _choose(self, workload: Workload, algorithms: Collection[str] | None) -> Choice:
+        return self.nccl.choose(
+            workload.collective,
+            workload.num_bytes,
+            dtype=workload.dtype,
+            reduction=workload.reduction,
+            algorithms=algorithms,
+        )
+
+    def _from_choice(self, choice: Choice, instead_of: str | None) -> Plan:
+        wiring, options = self.nccl.wiring, self._options
+        num_channels = options.num_channels or choice.split.num_channels
+        plan = Plan(
+            algorithm=choice.algorithm,
+            num_ranks=wiring.num_ranks,
+            rings=_cycled(wiring.rings, num_channels),
+            collective=choice.collective,
+            protocol=choice.protocol,
+            planner=self.name,
+            trees=_cycled(wiring.trees, num_channels),
+            chunk_bytes=choice.chunk_bytes,
+            instead_of=instead_of,
+        )
+        if not ALGORITHMS[choice.algorithm].pipelined:
+            return plan
+        per_channel = -(-choice.num_bytes // num_channels)
+        return replace(plan, num_chunks=options.num_chunks or -(-per_channel // choice.chunk_bytes))
+
+
+def _cycled(channels: Sequence[T], count: int) -> tuple[T, ...]:
+    return tuple(channels[channel % len(channels)] for channel in range(count))
+
+
+def _with_port_rates(cluster: Cluster) -> Topology:
+    """The node whose NICs run at the rate of their port: the lower of their own and the fabric's."""
+    rates = {nic.id: cluster.port_bytes_per_s(nic) for nic in cluster.nics}
+    devices = tuple(
+        replace(device, nic=replace(device.nic, bandwidth_bytes_per_s=rates[device.id]))
+        if device.id in rates and device.nic
+        else device
+        for device in cluster.node.devices
+    )
+    return replace(cluster.node, devices=devices)

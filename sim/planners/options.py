@@ -1,0 +1,27 @@
+"""What a user fixes of a plan, for every planner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from topo.errors import UnitError
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a user fixes; None leaves it to the planner.
+
+    `server` is `host`, or ranks or GPU names with commas. `protocol` and `environment` (names and values of NCCL's
+    variables) are for planners that know a library's protocols.
+    """
+
+    num_channels: int | None = None
+    num_chunks: int | None = None
+    server: str | None = None
+    protocol: str | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value in (("channels", self.num_channels), ("chunks", self.num_chunks)):
+            if value is not None and value < 1:
+                raise UnitError(f"--{name} {value}: at least 1 is needed")
