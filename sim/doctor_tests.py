@@ -20,7 +20,7 @@ LEAST_BYTES = 64 * 2**20
 """Below, latencies decide, of which the simulation knows less."""
 
 LOW_SHARE = 0.6
-"""Healthy machines reach more than this share of the simulated rate at large sizes (see docs/design.md)."""
+"""Healthy machines reach more than this share of the simulated rate at large sizes, whatever the algorithm."""
 
 _COLLECTIVE = "all_reduce"
 

@@ -1,41 +1,45 @@
-"""Captures a machine as raw text with its provenance: runs commands, reads /sys, and understands none of it.
+"""Captures a machine as raw text with its provenance: runs commands, asks NVML, reads /sys, and understands none of it.
 
-A command that is missing, fails or hangs is recorded, never raised. Names of hosts, addresses and serial numbers are
-not asked for, so they cannot be stored.
+A command that is missing, fails, hangs or prints without end is recorded, never raised, and the others go on. What
+names the machine (host, serial numbers, UUIDs, addresses) is replaced before anything is kept or read.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from topo.capture_nvml import capture_nvml
+from topo.commands import RawText, run_command
 from topo.errors import CaptureError
+from topo.redact import Redactor
 
-TIMEOUT_S = 30.0
 MAX_FILE_BYTES = 64 * 2**10
 
-GPU_QUERY = ",".join(
-    (
-        "index",
-        "name",
-        "pci.bus_id",
-        "compute_cap",
-        "pcie.link.gen.current",
-        "pcie.link.gen.max",
-        "pcie.link.width.current",
-        "pcie.link.width.max",
-    )
+GPU_QUERY = (
+    "index,name,pci.bus_id,pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max,"
+    "utilization.gpu"
 )
+NEWER_GPU_QUERY = "index,name,pci.bus_id,compute_cap,mig.mode.current"
+"""What older drivers do not know: they refuse a whole query for one such column."""
+
 
 COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("nvidia-smi-topo-m.txt", ("nvidia-smi", "topo", "-m")),
+    ("nvidia-smi-topo-mp.txt", ("nvidia-smi", "topo", "-mp")),
     ("nvidia-smi-topo-p2p-r.txt", ("nvidia-smi", "topo", "-p2p", "r")),
-    ("nvidia-smi-nvlink-s.txt", ("nvidia-smi", "nvlink", "-s")),
+    ("nvidia-smi-L.txt", ("nvidia-smi", "-L")),
     ("nvidia-smi-query-gpu.csv", ("nvidia-smi", f"--query-gpu={GPU_QUERY}", "--format=csv")),
+    ("nvidia-smi-query-gpu-newer.csv", ("nvidia-smi", f"--query-gpu={NEWER_GPU_QUERY}", "--format=csv")),
+    ("nvidia-smi-nvlink-s.txt", ("nvidia-smi", "nvlink", "-s")),
+    ("nvidia-smi-nvlink-R.txt", ("nvidia-smi", "nvlink", "-R")),
+    ("nvidia-smi-nvlink-c.txt", ("nvidia-smi", "nvlink", "-c")),
+    ("nvidia-smi-nvlink-e.txt", ("nvidia-smi", "nvlink", "-e")),
+    ("lspci-vvv.txt", ("lspci", "-D", "-vvv")),
     ("rocm-smi-showtopo.txt", ("rocm-smi", "--showtopo")),
 )
 """What is run, and the file that --save-capture keeps its text in."""
@@ -52,7 +56,9 @@ SYSFS_FILES = (
     "sys/class/infiniband/*/ports/*/rate",
     "sys/class/infiniband/*/ports/*/state",
     "sys/class/infiniband/*/ports/*/link_layer",
+    "sys/kernel/iommu_groups/*/type",
     "proc/cpuinfo",
+    "proc/cmdline",
 )
 SYSFS_LINKS = ("sys/class/net/*", "sys/class/infiniband/*")
 PCI_FILES = (
@@ -67,17 +73,10 @@ PCI_FILES = (
 )
 CPUINFO_LINES = ("vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
 PCI_CLASSES = ("0x02", "0x03", "0x12")
-"""PCI functions that are kept: network, display, accelerators."""
+"""PCI functions that are kept: network, display, accelerators; with them go the bridges above."""
 
-
-@dataclass(frozen=True, slots=True)
-class RawText:
-    """What one command printed, or why it printed nothing (`problem` is empty where it ran and gave 0)."""
-
-    file: str
-    command: tuple[str, ...]
-    text: str = ""
-    problem: str = ""
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_CMDLINE_WORD = re.compile(r"\S*(?:iommu|pci=|acs)\S*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,53 +95,56 @@ class Capture:
         """What the command behind that file name printed."""
         return next(raw for raw in self.commands if raw.file == file)
 
+    @property
+    def log(self) -> str:
+        """What was run, and what became of it, a line each."""
+        return "".join(f"{raw.file}: {' '.join(raw.command)}: {raw.problem or 'ok'}\n" for raw in self.commands)
+
 
 Run = Callable[[str, Sequence[str]], RawText]
+
+MAX_AT_ONCE = 4
+"""Commands that run side by side: nvidia-smi takes seconds where no daemon keeps the driver awake."""
 
 
 def capture(root: Path = Path("/"), run: Run | None = None) -> Capture:
     """This machine as raw texts; `root` and `run` stand in for it in tests."""
-    runner = run or run_command
-    return Capture(tuple(runner(file, command) for file, command in COMMANDS), read_sysfs(root))
+    from concurrent.futures import ThreadPoolExecutor
 
-
-def run_command(file: str, command: Sequence[str], timeout_s: float = TIMEOUT_S) -> RawText:
-    """What a command prints (both streams where it fails), in the C locale and for at most `timeout_s`."""
-    arguments = tuple(command)
-    environment = {**os.environ, "LC_ALL": "C"}
-    try:
-        done = subprocess.run(
-            arguments, capture_output=True, stdin=subprocess.DEVNULL, env=environment, timeout=timeout_s, check=False
-        )
-    except FileNotFoundError:
-        return RawText(file, arguments, problem="not installed")
-    except subprocess.TimeoutExpired:
-        return RawText(file, arguments, problem=f"gave no answer within {timeout_s:g} s")
-    except OSError as error:
-        return RawText(file, arguments, problem=f"could not be started ({error.strerror})")
-    text = done.stdout.decode(errors="replace")
-    if done.returncode == 0:
-        return RawText(file, arguments, text)
-    text += done.stderr.decode(errors="replace")
-    return RawText(file, arguments, text, problem=f"ended with status {done.returncode}")
+    with ThreadPoolExecutor(MAX_AT_ONCE) as pool:
+        texts = [pool.submit(run or run_command, *command) for command in COMMANDS]
+        told = [*(text.result() for text in texts), *([capture_nvml()] if run is None else [])]
+    redact = Redactor([platform.node()])
+    return Capture(tuple(replace(raw, text=redact(raw.text)) for raw in told), redact(read_sysfs(root)))
 
 
 def read_sysfs(root: Path = Path("/")) -> str:
     """The snapshot of /sys and /proc below `root`, as the JSON document that `readers.sysfs` reads."""
     from topo.readers import sysfs
 
+    kept = _kept_functions(root)
+    links = _links(root, kept)
     paths = [path for pattern in SYSFS_FILES for path in sorted(root.glob(pattern))]
-    paths.extend(_pci_files(root))
+    addresses = {path.name for path in kept} | set(_ADDRESS.findall(" ".join(links.values())))
+    paths += [root / "sys/bus/pci/devices" / address / name for address in sorted(addresses) for name in PCI_FILES]
     files = {str(path.relative_to(root)): text for path in paths if (text := _text(path)) is not None}
-    if "proc/cpuinfo" in files:
-        files["proc/cpuinfo"] = _first_processor(files["proc/cpuinfo"])
-    links = {
-        str(path.relative_to(root)): os.readlink(path)
-        for pattern in SYSFS_LINKS
-        for path in sorted(root.glob(pattern))
-        if path.is_symlink()
-    }
+    for name, cut in (("proc/cpuinfo", _first_processor), ("proc/cmdline", _words_on_iommu)):
+        if name in files:
+            files[name] = cut(files[name])
     return sysfs.render(files, links, _affinity(), platform.machine())
+
+
+def _kept_functions(root: Path) -> list[Path]:
+    """The PCI functions of a class that is kept."""
+    functions = sorted(root.glob("sys/bus/pci/devices/*"))
+    return [path for path in functions if (_text(path / "class") or "").startswith(PCI_CLASSES)]
+
+
+def _links(root: Path, functions: Sequence[Path]) -> Mapping[str, str]:
+    """The symbolic links of NICs, and of PCI functions (through the bridges above) and their IOMMU groups."""
+    paths = [path for pattern in SYSFS_LINKS for path in sorted(root.glob(pattern))]
+    paths += [path for function in functions for path in (function, function / "iommu_group")]
+    return {str(path.relative_to(root)): os.readlink(path) for path in paths if path.is_symlink()}
 
 
 def save(captured: Capture, folder: Path) -> None:
@@ -151,18 +153,16 @@ def save(captured: Capture, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise CaptureError("not empty: captures are never mixed, give a new folder", source=str(folder))
-        log = [f"{' '.join(raw.command)}: {raw.problem or 'ok'}" for raw in captured.commands]
         for file, text in captured.files():
             (folder / file).write_text(text, encoding="utf-8")
-        (folder / LOG_FILE).write_text("\n".join(log) + "\n", encoding="utf-8")
+        (folder / LOG_FILE).write_text(captured.log, encoding="utf-8")
     except OSError as error:
         raise CaptureError(f"cannot be written ({error.strerror})", source=str(folder)) from None
 
 
-def _pci_files(root: Path) -> Iterator[Path]:
-    for function in sorted(root.glob("sys/bus/pci/devices/*")):
-        if (_text(function / "class") or "").startswith(PCI_CLASSES):
-            yield from (function / name for name in PCI_FILES)
+def _words_on_iommu(cmdline: str) -> str:
+    """The kernel's options that are about IOMMU and PCI: the others may name the machine. A cut, not a parse."""
+    return " ".join(_CMDLINE_WORD.findall(cmdline))
 
 
 def _text(path: Path) -> str | None:

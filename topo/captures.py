@@ -148,7 +148,28 @@ def read_texts(texts: Iterable[Text]) -> Captures:
         holding = found.get(reader.name, [])
         parts = [joined(holding)] if holding and reader.in_parts else holding
         outputs.extend(_read(reader, text) for text in parts)
-    return Captures(texts, tuple(outputs))
+    return Captures(texts, (*outputs, *_told_by_nvml(outputs)))
+
+
+_SAME_AS_NVML = {
+    "matrix": "nvidia-smi-topo",
+    "query": "nvidia-smi-query",
+    "nvlinks": "nvlink-status",
+    "remotes": "nvlink-remote",
+    "p2p": "nvidia-smi-p2p",
+}
+"""Facts of NVML, and the format of nvidia-smi's that tells the same."""
+
+
+def _told_by_nvml(outputs: Sequence[Output]) -> Iterator[Output]:
+    """What NVML told, in the formats of nvidia-smi that could not be read."""
+    there = {output.reader.name for output in outputs if output.problem is None}
+    for output in outputs:
+        if output.reader.name == "nvml" and output.problem is None:
+            for part, form in _SAME_AS_NVML.items():
+                facts = getattr(output.facts, part)
+                if facts is not None and form not in there:
+                    yield Output(readers.READERS[form], output.text, facts)
 
 
 def _read(reader: Reader, text: Text) -> Output:

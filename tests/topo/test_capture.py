@@ -189,7 +189,7 @@ def test_a_saved_capture_is_read_like_the_machine(tmp_path: Path) -> None:
     assert names == {"nvidia-smi-topo-m.txt", "sysfs.json", LOG_FILE}
     log = (tmp_path / "new/capture" / LOG_FILE).read_text().splitlines()
     assert len(log) == len(COMMANDS)
-    assert log[0] == "nvidia-smi topo -m: ok"
+    assert log[0] == "nvidia-smi-topo-m.txt: nvidia-smi topo -m: ok"
     assert load_topology(str(tmp_path / "new/capture")).num_ranks == 2
     with pytest.raises(CaptureError, match="not empty"):
         save(captured, tmp_path / "new/capture")

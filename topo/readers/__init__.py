@@ -87,6 +87,7 @@ READERS: Mapping[str, Reader] = {
         _supporting("lspci", "lspci -vv", "topo.readers.lspci"),
         _supporting("nvbandwidth", "nvbandwidth", "topo.readers.nvbandwidth"),
         _supporting("nccl-graph", "NCCL graph XML", "topo.readers.nccl_graph"),
+        _supporting("nvml", "NVML", "topo.readers.nvml"),
     )
 }
 """All formats: those of a topology first, the one that says the most of a machine before the others."""

@@ -155,7 +155,7 @@ def iommu(case: Case) -> Iterator[Finding]:
             if kind in _TRANSLATED:
                 quote = output.text.find(rf"iommu_groups/{group}/type")
                 sentence = f"the IOMMU translates what the GPU at {gpu.address} sends (group {group} is of type {kind})"
-                yield say(IOMMU, "finding", sentence, quote)
+                yield say(IOMMU, "finding" if _needs_pcie(case) else "note", sentence, quote)
                 return
     for output, facts in case.facts("lspci"):
         grouped = [function for function in facts.functions if function.iommu_group is not None]
