@@ -120,7 +120,9 @@ def run(
 @click.option("--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, or a JSON file.")
 @click.option("--algorithm", help="Predict this algorithm (default: as measured; auto where the library chose).")
 @click.option("--collective", help="Where FILE does not name its collective.")
-@click.option("--ranks", type=click.IntRange(min=1), help="Where FILE does not say how many ranks there were.")
+@click.option(
+    "--ranks", type=click.IntRange(min=1), help="Where FILE does not say how many ranks ran, or lists too few."
+)
 @click.option("--tolerance", type=click.FloatRange(min=0), help="Until LOW (default 0.25) or a change (default 0.05).")
 @output_options("table", "json", "csv", "md")
 @click.pass_context

@@ -94,10 +94,16 @@ def limits(comparisons: Sequence[Comparison]) -> list[str]:
     alike: dict[str, list[str]] = {}
     for algorithm, rows in _by_algorithm(comparisons).items():
         parts = [f"{_sizes(list(group))} {limit}" for limit, group in groupby(rows, key=lambda row: row.limit)]
-        predicted = sorted({row.prediction.algorithm for row in rows} - {algorithm})
+        predicted = sorted({_what(row) for row in rows} - {algorithm})
         called = f"{algorithm} (predicted as {' or '.join(predicted)})" if predicted else algorithm
         alike.setdefault("; ".join(parts), []).append(called)
     return [f"{', '.join(names)}, as predicted: {limit}" for limit, names in alike.items()]
+
+
+def _what(row: Comparison) -> str:
+    """The algorithm that was simulated, and for which it had to stand in."""
+    instead_of = row.prediction.instead_of
+    return row.prediction.algorithm + (f" in place of {instead_of}" if instead_of else "")
 
 
 def verdicts(comparisons: Sequence[Comparison]) -> list[str]:

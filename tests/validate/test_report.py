@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -160,6 +161,12 @@ def test_what_limits_is_told_by_stretches_of_sizes_and_once_for_algorithms_that_
         f"ring, {LONGEST_NAME} (predicted as ring), as predicted: 1 KiB to 2 KiB latencies decide, not a link; "
         "4 KiB limited by a-link-with-a-long-name->another"
     )
+
+
+def test_what_stands_in_for_another_algorithm_says_so() -> None:
+    (row,) = sized(0.0)
+    instead = replace(row, prediction=replace(row.prediction, instead_of="nvls"))
+    assert sentences.limits([instead])[0].startswith("ring (predicted as ring in place of nvls), as predicted: 1 KiB ")
 
 
 def test_errors_and_verdicts_are_explained_and_the_spread_where_there_is_one() -> None:
