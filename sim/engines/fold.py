@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.engines.indexing import Ints, distinct, offsets, ragged
-from sim.engines.network import Network, Routes, routing
+from sim.engines.network import Network, routing
 from sim.engines.periods import NOTHING, Period, Sources
+from sim.engines.routes import Routes
 from sim.schedule import COLUMNS, Rows
 
 Colours = npt.NDArray[np.uint64]

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.engines.indexing import ragged
-from sim.engines.network import Routes
+from sim.engines.routes import Routes
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]

@@ -13,11 +13,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
+from sim.engines.indexing import offsets, ragged
 from topo.errors import RouteError
 from topo.topology import RANK_KINDS, DeviceKind, Link, LinkKind, Topology
 
 if TYPE_CHECKING:
     import networkx as nx
+
+    from sim.profile import Profile
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int32]
+Pairs = npt.NDArray[np.int64]
 
 CLASSES: tuple[frozenset[LinkKind], ...] = (
     frozenset({"nvlink", "xgmi", "local"}),
@@ -152,3 +162,55 @@ class Router:
     @staticmethod
     def _cost(link: Link) -> float:
         return 1 / link.bandwidth_bytes_per_s + _HOP_COST
+
+
+@dataclass(frozen=True, eq=False)
+class Routes:
+    """Routes by number: route r crosses `links[first[r] : first[r + 1]]` and costs `latency_s[r]` beyond its bytes.
+
+    `weight` says, for each of these crossings, for how many transfers one on the route counts; None is one each.
+    """
+
+    first: Ints
+    links: Ints
+    latency_s: Floats
+    weight: Floats | None = None
+
+    def take(self, chosen: npt.NDArray[np.integer]) -> Routes:
+        """The chosen routes in the order given."""
+        return Routes(
+            offsets(np.diff(self.first)[chosen]), self.links[ragged(self.first, chosen)], self.latency_s[chosen]
+        )
+
+    def followed_by(self, first: Ints, links: Ints) -> Routes:
+        """Each route with further links: route r goes on over `links[first[r] : first[r + 1]]`."""
+        own, more = np.diff(self.first), np.diff(first)
+        joined = offsets(own + more)
+        where = np.repeat(joined[:-1] - self.first[:-1], own) + np.arange(len(self.links))
+        further = np.repeat(joined[:-1] + own - first[:-1], more) + np.arange(len(links))
+        both = np.empty(len(self.links) + len(links), dtype=np.int32)
+        both[where], both[further] = self.links, links
+        return Routes(joined, both, self.latency_s)
+
+    @classmethod
+    def of(cls, routes: Sequence[tuple[tuple[int, ...], float]]) -> Routes:
+        """From the links and the latency of each."""
+        first = np.cumsum([0, *(len(links) for links, _ in routes)], dtype=np.int32)
+        links = [link for links, _ in routes for link in links]
+        return cls(
+            first, np.array(links, dtype=np.int32), np.array([latency_s for _, latency_s in routes], dtype=float)
+        )
+
+
+def latency_of(all_links: Sequence[Link], route: Sequence[int], profile: Profile) -> float:
+    """Stated latencies of the links plus the profile's hop latency of the slowest class among them."""
+    links = [all_links[index] for index in route]
+    kind = slowest(link.kind for link in links)
+    hop = profile.transport(kind).hop_latency_s if kind else 0.0
+    return sum(link.latency_s for link in links) + hop
+
+
+def effective_rates(links: Sequence[Link], profile: Profile) -> Floats:
+    """What of each link's nominal rate the profile lets payload reach."""
+    efficiency = {kind: profile.transport(kind).efficiency for kind in {link.kind for link in links}}
+    return np.array([link.bandwidth_bytes_per_s * efficiency[link.kind] for link in links])

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from sim.engines.dependencies import groups
 from sim.engines.fold import Folded
 from sim.engines.indexing import Ints, distinct, offsets, ragged, stable_order
-from sim.engines.network import Network, Routes, routing
+from sim.engines.network import Network, routing
 from sim.engines.periods import NOTHING, NUM_KINDS, Period, Sources
+from sim.engines.routes import Routes
 from sim.schedule import Schedule
 from sim.workload import Workload
 

@@ -1,0 +1,120 @@
+"""The network of a cluster kept folded: one node's links and routes, moved to wherever they are needed.
+
+Links are numbered node by node, as in the template; behind them come each node's NIC ports, out of and into the fabric
+in turn, and then the links inside the fabric. A route is searched once per pair of places in a node, inside one node
+and between two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sim.engines.indexing import distinct, offsets
+from sim.engines.routes import Floats, Pairs, Router, Routes, effective_rates, latency_of
+from topo.cluster import Cluster
+from topo.topology import Device
+
+if TYPE_CHECKING:
+    from sim.profile import Profile
+
+
+class ClusterLinks:
+    """Names, rates and routes of a cluster's links; `helpers` are devices of the first node that run agents too."""
+
+    def __init__(self, cluster: Cluster, profile: Profile, helpers: Sequence[str]) -> None:
+        """Nothing is searched yet."""
+        self._cluster, self._profile = cluster, profile
+        self._places = [*cluster.node.gpu_ids, *helpers]
+        self._inside, self._ports = len(cluster.node.links), 2 * len(cluster.nics)
+        self._fabric_at = cluster.count * (self._inside + self._ports)
+        self._fabric = cluster.fabric_links()
+        self._router = Router(cluster.node)
+        self._nic_number = self._nearest_nics(len(helpers))
+
+    def agents(self) -> list[Device]:
+        """The device of each agent, of its own node's template."""
+        node = self._cluster.node
+        helpers = self._places[node.num_ranks :]
+        return [node.device(place) for place in (*node.gpu_ids * self._cluster.count, *helpers)]
+
+    def rates(self) -> Floats:
+        """Effective bytes per second of each link."""
+        cluster, shared = self._cluster, self._profile.transport("network").efficiency
+        ports = np.repeat([cluster.port_bytes_per_s(nic) * shared for nic in cluster.nics], 2)
+        all_ports = np.tile(ports, cluster.count)
+        for (where, nic), factor in cluster.port_factors().items():
+            all_ports[where * self._ports + 2 * nic : where * self._ports + 2 * nic + 2] *= factor
+        inside = np.tile(effective_rates(cluster.node.links, self._profile), cluster.count)
+        return np.concatenate([inside, all_ports, [link.bandwidth_bytes_per_s * shared for link in self._fabric]])
+
+    def link_id(self, index: int) -> str:
+        """The name of a link."""
+        if index >= self._fabric_at:
+            return self._fabric[index - self._fabric_at].name
+        first_port = self._cluster.count * self._inside
+        if index < first_port:
+            where, number = divmod(index, self._inside)
+            link = self._cluster.node.links[number]
+            return f"node{where}/{link.src}->node{where}/{link.dst}"
+        where, port = divmod(index - first_port, self._ports)
+        nic = f"node{where}/{self._cluster.nics[port // 2].id}"
+        return f"fabric->{nic}" if port % 2 else f"{nic}->fabric"
+
+    def routes(self, src: Pairs, dst: Pairs) -> Routes:
+        """The routes between agents."""
+        (src_node, src_place), (dst_node, dst_place) = self._locate(src), self._locate(dst)
+        crosses = src_node != dst_node
+        keys, which = distinct((src_place * len(self._places) + dst_place) * 2 + crosses)
+        pairs = [divmod(pair, len(self._places)) for pair in (keys >> 1).tolist()]
+        joined = Routes.of(
+            [self._template(a, b, cross == 1) for (a, b), cross in zip(pairs, (keys & 1).tolist(), strict=True)]
+        ).take(which)
+        route = np.repeat(np.arange(len(src)), np.diff(joined.first))
+        far, kind = np.divmod(joined.links, self._inside + self._ports)
+        where = np.where(far, dst_node[route], src_node[route])
+        port = self._cluster.count * self._inside + where * self._ports + kind - self._inside
+        links = np.where(kind >= self._inside, port, where * self._inside + kind).astype(np.int32)
+        found = Routes(joined.first, links, joined.latency_s)
+        if not self._fabric:
+            return found
+        between = np.flatnonzero(crosses)
+        ends = [values[between] for values in (src_node, src_place, dst_node, dst_place)]
+        first, further = self._cluster.fabric_route(
+            ends[0], self._nic_number[ends[1]], ends[2], self._nic_number[ends[3]]
+        )
+        lengths = np.zeros(len(src), dtype=np.int64)
+        lengths[between] = np.diff(first)
+        return found.followed_by(offsets(lengths), (self._fabric_at + further).astype(np.int32))
+
+    def _locate(self, agent: Pairs) -> tuple[Pairs, Pairs]:
+        """Node and place in it."""
+        size, num_ranks = self._cluster.node.num_ranks, self._cluster.num_ranks
+        is_rank = agent < num_ranks
+        return np.where(is_rank, agent // size, 0), np.where(is_rank, agent % size, agent - num_ranks + size)
+
+    def _template(self, src: int, dst: int, crosses: bool) -> tuple[tuple[int, ...], float]:
+        """Links and latency of the way from place to place, in one node or from one to another.
+
+        Links of the source's node have their own number, its ports the numbers behind them; what belongs to the
+        destination's node is moved up once by the number of both.
+        """
+        cluster, links = self._cluster, self._cluster.node.links
+        src_id, dst_id = self._places[src], self._places[dst]
+        if not crosses:
+            inside = self._router.route(src_id, dst_id).links
+            return inside, latency_of(links, inside, self._profile)
+        src_nic, dst_nic = int(self._nic_number[src]), int(self._nic_number[dst])
+        leave = (*self._router.route(src_id, cluster.nics[src_nic].id).links, self._inside + 2 * src_nic)
+        enter = (self._inside + 2 * dst_nic + 1, *self._router.route(cluster.nics[dst_nic].id, dst_id).links)
+        latency_s = cluster.fabric.latency_s + self._profile.transport("network").hop_latency_s
+        return (*leave, *(self._inside + self._ports + link for link in enter)), latency_s
+
+    def _nearest_nics(self, num_helpers: int) -> Pairs:
+        """The number of the NIC of each place; helpers use the first."""
+        number = {nic.id: index for index, nic in enumerate(self._cluster.nics)}
+        ranks = range(self._cluster.node.num_ranks)
+        nearest = [number[self._cluster.nic_of(rank).id] if number else 0 for rank in ranks]
+        return np.array([*nearest, *[0] * num_helpers], dtype=np.int64)
