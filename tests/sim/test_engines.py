@@ -13,8 +13,9 @@ from sim.algorithms import ALGORITHMS
 from sim.engines import ENGINES, engine
 from sim.engines.dependencies import groups
 from sim.engines.event import simulate_rows
-from sim.engines.network import Routes, network_of
+from sim.engines.network import network_of
 from sim.engines.rates import RateSolver
+from sim.engines.routes import Routes
 from sim.plan import Plan, in_order
 from sim.planners.topology import Options
 from sim.predict import Simulator, predict
