@@ -187,6 +187,7 @@ class _Translation:
             collnet=bool(facts.collnet),
             rail=facts.rail,
             plane=facts.plane,
+            name=facts.os_name or device.name,
         )
 
 

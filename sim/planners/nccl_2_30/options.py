@@ -71,6 +71,8 @@ class NcclOptions:
     p2p_pci_chunk_bytes: int = 128 << 10
     p2p_nvl_chunk_bytes: int = 512 << 10
     net_overhead_s: float | None = None
+    net_merge_level: str = "PORT"
+    net_force_merge: tuple[str, ...] = ()
     not_modelled: tuple[str, ...] = ()
 
     @classmethod
@@ -163,6 +165,18 @@ def _nanoseconds(name: str, text: str) -> float:
     return _integer(name, text) * 1e-9
 
 
+def _merge_level(name: str, text: str) -> str:
+    if text in ("LOC", "PORT"):
+        return text
+    if text in ("PIX", "PXB", "P2C", "PXN", "PHB", "SYS"):
+        raise UnitError(f"{name}={text!r}: ports of one card are fused here (PORT) or none (LOC), not several cards")
+    raise NameChoiceError(f"level in {name}", text, ("LOC", "PORT"))
+
+
+def _groups(name: str, text: str) -> tuple[str, ...]:
+    return tuple(group for group in text.split(";") if group.strip())
+
+
 def _algorithms(name: str, text: str) -> Allowed:
     return parse_allowed(name, text, "algorithm", _ALGORITHM_TOKENS)
 
@@ -208,6 +222,8 @@ _READERS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "NCCL_P2P_PCI_CHUNKSIZE": ("p2p_pci_chunk_bytes", _count),
     "NCCL_P2P_NVL_CHUNKSIZE": ("p2p_nvl_chunk_bytes", _count),
     "NCCL_NET_OVERHEAD": ("net_overhead_s", _nanoseconds),
+    "NCCL_NET_MERGE_LEVEL": ("net_merge_level", _merge_level),
+    "NCCL_NET_FORCE_MERGE": ("net_force_merge", _groups),
 }
 _NOT_MODELLED_FAMILIES = (
     "NCCL_DEBUG",
@@ -220,13 +236,12 @@ _NOT_MODELLED_FAMILIES = (
     "NCCL_INSPECTOR_",
     "NCCL_SYM_",
     "NCCL_GIN_",
-    "NCCL_NET_MERGE_",
 )
 _NOT_MODELLED = (
     "NCCL_NET",
     "NCCL_NET_PLUGIN",
     "NCCL_NET_FORCE_FLUSH",
-    "NCCL_NET_FORCE_MERGE",
+    "NCCL_NET_MERGE_POLICY",
     "NCCL_NET_SHARED_BUFFERS",
     "NCCL_NET_SHARED_COMMS",
     "NCCL_TUNER_PLUGIN",

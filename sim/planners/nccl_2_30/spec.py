@@ -39,7 +39,7 @@ class GpuSpec:
 
 @dataclass(frozen=True, slots=True)
 class NetSpec:
-    """One port of a network interface. `guid` None: the port stands for itself."""
+    """One port of a network interface. `guid` None: the port stands for itself. `name` is what its source calls it."""
 
     index: int
     bandwidth_bytes_per_s: float
@@ -50,6 +50,7 @@ class NetSpec:
     collnet: bool = False
     rail: int | None = None
     plane: int | None = None
+    name: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

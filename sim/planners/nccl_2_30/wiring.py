@@ -15,6 +15,7 @@ from sim.planners.nccl_2_30.channels import (
     nodes_of,
 )
 from sim.planners.nccl_2_30.domains import Domain, find_domains
+from sim.planners.nccl_2_30.fusion import fuse_nics
 from sim.planners.nccl_2_30.graphs import Graph
 from sim.planners.nccl_2_30.nvls import NvlsTree, build_nvls_trees
 from sim.planners.nccl_2_30.options import NcclOptions
@@ -52,6 +53,7 @@ class Wiring:
 def wire(spec: SystemSpec, num_copies: int, options: NcclOptions) -> Wiring:
     """Everything that NCCL builds on `num_copies` identical copies of a machine (one host, or one NVLink domain)."""
     ranks_per_copy = _check_ranks(spec)
+    spec = fuse_nics(spec, options)
     domains = find_domains(spec, num_copies, options)
     num_nodes, num_ranks = num_copies * len(domains), num_copies * ranks_per_copy
     collnet = collnet_works(domains, options, num_nodes)
