@@ -12,7 +12,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PIP_USER := 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test check format clean
+.PHONY: help setup demo test check bench format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo 'make test    set up, then run the tests'
 	@echo 'make setup   make .venv with .venv/bin/topo in it (PYTHON=... picks the interpreter)'
 	@echo 'make check   what CI runs: ruff, mypy and the tests'
+	@echo 'make bench   time whole predictions and write docs/performance.md'
 	@echo 'make format  lay out the code as the check wants it'
 	@echo 'make clean   remove .venv, caches and build leftovers'
 
@@ -55,6 +56,10 @@ check: setup
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	@$(MAKE) --no-print-directory test
+
+bench: setup
+	@mkdir -p build
+	$(RUN) tests/bench/run.py build/bench.json docs/performance.md
 
 format: setup
 	$(RUN) -m ruff format .

@@ -69,6 +69,6 @@ def simulate(
     for sentence in notes_before(simulator, algorithm, workloads[0].collective):
         note(sentence)
     predictions = [simulator.run(*what) for what in with_progress(todo, "simulated")]
-    for sentence in notes_on(predictions):
+    for sentence in notes_on(simulator, predictions):
         note(sentence)
     output.emit(report_table(simulator, predictions), lambda: report_json(simulator, predictions))

@@ -87,7 +87,7 @@ class Simulator:
             find_engine(engine)
         self._planner = planner if planner == AUTO else find_planner(planner).name
         self._schedules: dict[Plan, Schedule] = {}
-        self._networks: dict[tuple[str, ...], Network] = {}
+        self._networks: dict[tuple[tuple[str, ...], Profile], Network] = {}
 
     def run(self, workload: Workload, algorithm: str = "auto", *, spans: bool = False) -> Prediction:
         """The prediction for one workload; `spans` keeps the times of every transfer.
@@ -145,15 +145,17 @@ class Simulator:
             return self.engine
         return "event" if schedule.num_rows <= MOST_ROWS_FOR_EVENT else "steady"
 
-    def network(self, helpers: tuple[str, ...]) -> Network:
-        """The machine's network with agents on these further devices."""
-        if helpers not in self._networks:
-            self._networks[helpers] = network_of(self.machine, self.profile, helpers)
-        return self._networks[helpers]
+    def network(self, helpers: tuple[str, ...], protocol: str = "simple") -> Network:
+        """The machine's network under a protocol, with agents on these further devices."""
+        profile = self.profile.under(protocol)
+        key = (helpers, profile)
+        if key not in self._networks:
+            self._networks[key] = network_of(self.machine, profile, helpers)
+        return self._networks[key]
 
     def run_plan(self, plan: Plan, workload: Workload, *, spans: bool = False) -> Prediction:
         """The prediction for one plan."""
-        network, schedule = self.network(plan.helpers), self._schedule(plan)
+        network, schedule = self.network(plan.helpers, plan.protocol), self._schedule(plan)
         engine = self.choose_engine(schedule)
         run = find_engine(engine)(schedule, network, workload, spans=spans)
         return Prediction(

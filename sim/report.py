@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sim.algorithms import ALGORITHMS, algorithm
 from sim.planners import NCCL, PLANNERS
 from sim.predict import auto_candidates
+from sim.profile import IDEAL
 from topo.cli_common import Column, Table
 from topo.errors import ScheduleError
 from topo.units import format_size
@@ -60,7 +61,7 @@ def notes_before(simulator: Simulator, text: str, collective: str) -> list[str]:
     return notes
 
 
-def notes_on(predictions: Sequence[Prediction]) -> list[str]:
+def notes_on(simulator: Simulator, predictions: Sequence[Prediction]) -> list[str]:
     """What the user should know of these results, in sentences."""
     notes = []
     for name in dict.fromkeys(run.instead_of for run in predictions if run.instead_of):
@@ -69,9 +70,10 @@ def notes_on(predictions: Sequence[Prediction]) -> list[str]:
             f"NCCL takes {name} for {_from_to(sizes)}, which cannot be simulated yet: the best of the others by NCCL's "
             "own estimate is shown"
         )
-    fast = sorted({run.protocol for run in predictions if run.protocol != "simple"})
-    if fast and any(run.profile != "ideal" for run in predictions):
-        notes.append(f"{' and '.join(fast)} are timed with the latencies of simple, the only ones of the profile")
+    others = sorted({run.protocol for run in predictions} - {"simple"})
+    unknown = [name for name in others if not simulator.profile.knows(name)]
+    if unknown and simulator.profile != IDEAL:
+        notes.append(f"profile {simulator.profile.name} knows nothing of {' and '.join(unknown)}: timed as simple")
     return notes
 
 

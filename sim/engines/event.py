@@ -165,9 +165,9 @@ class _State:
         self._route[connections], self._rate[connections], self._end_s[connections] = len(self._on_route), 0.0, np.inf
         latency_s = self.tasks.routes.latency_s[route]
         alike = latency_s.min() == latency_s.max()
-        for value in latency_s[:1] if alike else np.unique(latency_s):
+        for value in sorted(set(latency_s[:1].tolist() if alike else latency_s.tolist())):
             arriving = sent if alike else sent[latency_s == value]
-            heapq.heappush(self._arrivals, (self.now_s + float(value), int(arriving[0]), arriving))
+            heapq.heappush(self._arrivals, (self.now_s + value, int(arriving[0]), arriving))
         return np.concatenate([connections, self._pass(self.tasks.gates_by_sent.of(sent))])
 
     def _arrive(self, arrived: Ints) -> Ints:

@@ -107,7 +107,7 @@ def with_bytes(blocks: Sequence[Period], num_elements: int, num_chunks: int) -> 
 
 def _periods_with_bytes(block: Block, num_elements: int, num_chunks: int) -> int:
     """How many periods carry any element, where there are more chunks than elements."""
-    chunks = np.unique(block.rows.chunk)
+    chunks, _ = distinct(block.rows.chunk.astype(np.int64))
     if len(chunks) == num_chunks or not block.chunk_shift:
         return block.repeat
     turn = np.arange(block.repeat, dtype=np.int64)[:, None]

@@ -191,7 +191,7 @@ class _Unrolling:
         self._num_gates += len(turns) * len(groups_used)
         owner = np.repeat(np.arange(len(groups_used)), np.diff(sources.first)[groups_used])
         member = self._found.of_row[sources.rows[ragged(sources.first, groups_used)]]
-        pairs = np.unique(owner * self._found.num_classes + member)
+        pairs, _ = distinct(owner * self._found.num_classes + member)
         owner, member = np.divmod(pairs, self._found.num_classes)
         group = groups_used[owner]
         outside = sources.outside[group][None, :]

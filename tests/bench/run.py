@@ -1,0 +1,115 @@
+"""Whole-process benchmarks of `topo simulate`: CPU seconds and peak memory, as docs/performance.md shows them.
+
+Run by `make bench`. Each case runs as a process of its own, several times; the median of its user and system time and
+its largest resident set are kept. Writes JSON to the file named first, and the table to the one named second.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+STAR = "switch:{},bandwidth=200GB/s,latency=1us"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command, and the closed form of its first row's time where there is one."""
+
+    name: str
+    arguments: tuple[str, ...]
+    expected_us: float | None = None
+
+
+def ring_us(num_ranks: int) -> float:
+    """2 (n - 1) (latency + S / (n bandwidth)) for 1 GiB."""
+    return 2 * (num_ranks - 1) * (1 + 2**30 / num_ranks / 200e9 * 1e6)
+
+
+def on_star(num_ranks: int, *options: str) -> tuple[str, ...]:
+    """A simulation of 1 GiB on a star of so many ranks."""
+    return (STAR.format(num_ranks), "--size", "1G", "--profile", "ideal", *options)
+
+
+CASES = (
+    Case("ring, 1,024 ranks, event", on_star(1024, "--algorithm", "ring", "--engine", "event"), ring_us(1024)),
+    Case("ring, 1,024 ranks, auto", on_star(1024, "--algorithm", "ring"), ring_us(1024)),
+    Case("ring, 4,096 ranks, auto", on_star(4096, "--algorithm", "ring"), ring_us(4096)),
+    Case("ring, 65,536 ranks, auto", on_star(65536, "--algorithm", "ring"), ring_us(65536)),
+    Case(
+        "tree, 1,024 ranks, 128 chunks, event",
+        on_star(1024, "--algorithm", "tree", "--chunks", "128", "--engine", "event"),
+    ),
+    Case("tree, 1,024 ranks, 128 chunks, auto", on_star(1024, "--algorithm", "tree", "--chunks", "128")),
+    Case(
+        "parameter server, 1,024 ranks, auto",
+        on_star(1024, "--algorithm", "parameter-server"),
+        2 * (1023 * 2**30 / 200e9 * 1e6 + 1),
+    ),
+    Case(
+        "all-to-all, 1,024 ranks, auto",
+        on_star(1024, "--collective", "all_to_all"),
+        1023 * 2**30 / 1024 / 200e9 * 1e6 + 1,
+    ),
+    Case("dgx-h100, one size", ("dgx-h100", "--size", "1G")),
+    Case("64 x dgx-h100, ring, one size", ("dgx-h100", "--nodes", "64", "--algorithm", "ring", "--size", "1G")),
+    Case("2,048 x dgx-h100, ring, one size", ("dgx-h100", "--nodes", "2048", "--algorithm", "ring", "--size", "1G")),
+)
+
+
+def measure(case: Case, runs: int) -> dict[str, object]:
+    """Median CPU seconds, largest peak memory and the simulated time of one case."""
+    command = [str(Path(sys.executable).parent / "topo"), "simulate", *case.arguments, "--format", "json"]
+    cpu_s, peak_bytes, stdout = [], 0, ""
+    for _ in range(runs):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout is not None
+            stdout = process.stdout.read()
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        cpu_s.append(usage.ru_utime + usage.ru_stime)
+        peak_bytes = max(peak_bytes, usage.ru_maxrss * 1024)
+    row = json.loads(stdout)["rows"][0]
+    return {
+        "name": case.name,
+        "command": " ".join(["topo simulate", *case.arguments]),
+        "cpu_s": statistics.median(cpu_s),
+        "peak_bytes": peak_bytes,
+        "engine": row["engine"],
+        "time_s": row["time_s"],
+        "expected_s": None if case.expected_us is None else case.expected_us / 1e6,
+    }
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """The rows as Markdown."""
+    lines = ["| work | engine | simulated us | closed form us | CPU s | MiB |", "|---|---|---:|---:|---:|---:|"]
+    for row in rows:
+        expected = row["expected_s"]
+        closed = "" if expected is None else f"{float(str(expected)) * 1e6:,.2f}"
+        lines.append(
+            f"| {row['name']} | {row['engine']} | {float(str(row['time_s'])) * 1e6:,.2f} | {closed} "
+            f"| {float(str(row['cpu_s'])):.2f} | {int(str(row['peak_bytes'])) / 2**20:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def main(target: Path, document: Path, runs: int = 3) -> None:
+    """Measure all cases, write the JSON, and put the table between the marks of the document."""
+    rows = [measure(case, runs) for case in CASES]
+    target.write_text(json.dumps({"schema": "bench/1", "runs": runs, "rows": rows}, indent=2) + "\n")
+    begin, end = "<!-- bench -->\n", "<!-- /bench -->"
+    text = document.read_text()
+    before, _, rest = text.partition(begin)
+    _, _, after = rest.partition(end)
+    document.write_text(f"{before}{begin}{table(rows)}\n{end}{after}")
+    sys.stdout.write(table(rows) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
