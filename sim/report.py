@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MOST_SIZES_NAMED = 4
 COLUMNS = (
-    Column("size", "num_bytes"),
+    Column("size", "num_bytes", show=format_size),
     Column("algorithm", "algorithm"),
     Column("proto", "protocol"),
     Column("chan", "num_channels"),
@@ -86,7 +86,7 @@ def report_table(simulator: Simulator, predictions: Sequence[Prediction]) -> Tab
     marked = any(run.instead_of for run in predictions)
     rows = tuple(
         (
-            format_size(run.workload.num_bytes),
+            run.workload.num_bytes,
             run.algorithm,
             run.protocol,
             run.num_channels,
