@@ -124,9 +124,10 @@ class Captures:
 
     def error_messages(self) -> Iterator[tuple[Text, Quote]]:
         """The texts that hold nothing but what a command says where it fails, with that line."""
+        holding = {id(part) for output in self.outputs for part in (output.text, *output.text.parts)}
         for text in self.texts:
-            match = SMI_ERRORS.search(text.content)
-            if match is not None and not any(output.text is text for output in self.outputs):
+            match = None if id(text) in holding else SMI_ERRORS.search(text.content)
+            if match is not None:
                 yield text, text.quote(text.content[: match.start()].count("\n") + 1)
 
     def named(self, finding: Finding) -> Finding:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def discover(sources: tuple[str, ...], save_capture: Path | None, output: Output) -> None:
     """Find out the topology of this machine, or of captures.
 
-    GPUs and what joins them come from nvidia-smi topo -m. A machine without GPUs gives its processors and NICs, with
+    All that nvidia-smi, NVML, lspci, rocm-smi and /sys tell is put together; what contradicts itself is said, with both
+    sources, and captures of different machines are refused. A machine without GPUs gives its processors and NICs, with
     one CPU process per core as ranks. --format json prints what `topo show --as json` prints.
     """
     from topo.writers import write

@@ -28,10 +28,6 @@ def _on_pcie(case: Case) -> bool:
     return any(not (letters or "").startswith(("NV", "XGMI")) for _, _, letters in case.pairs)
 
 
-def _has(*formats: str) -> Test:
-    return lambda case: bool(case.captures.of(*formats))
-
-
 def _with_log(case: Case) -> bool:
     return bool(case.logs)
 
@@ -194,7 +190,7 @@ RULES: tuple[Rule, ...] = (
         "half the lanes carry half the bytes",
         "reseat the card or its riser; look for a slot that shares its lanes",
         pcie.links,
-        seen=_has("nvidia-smi-query", "lspci", "sysfs"),
+        seen=pcie.shows_links,
         matters=_several,
     ),
     Rule(

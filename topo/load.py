@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from topo import readers, textfile
 from topo.captures import Captures, Output, Text, read_texts
 from topo.errors import CaptureError, NameChoiceError, TopologyError
-from topo.merging import merge, with_one_matrix
 
 if TYPE_CHECKING:
     from topo.capture import Capture
@@ -69,6 +68,8 @@ def from_texts(texts: Sequence[Text], where: str) -> Topology:
 
     CaptureError where none is a topology, two of the best format are, or they are of different machines.
     """
+    from topo.merging import merge
+
     return merge(read_texts(texts), where)
 
 
@@ -111,6 +112,8 @@ def _text_or_none(path: Path) -> Text | None:
 
 def _read(text: Text) -> Topology:
     """The topology of one text; what is in no known format is refused with the formats that are."""
+    from topo.merging import merge
+
     captures = read_texts([text])
     _refuse_unknown(captures)
     return merge(captures, text.source)
@@ -144,6 +147,7 @@ def load_case(argument: str) -> Case:
     Raises as `load_topology` does, but for supporting captures alone, which give a case without a topology.
     """
     from topo.case import Case
+    from topo.merging import merge, with_one_matrix
 
     path = Path(argument)
     if argument != "-" and not _exists(path):
@@ -193,6 +197,8 @@ def read_capture(captured: Capture) -> tuple[Topology, str]:
     It is that of the saved capture. Without a matrix of nvidia-smi, /sys gives processors and NICs, and CPU processes
     as ranks.
     """
+    from topo.merging import merge
+
     captures = read_texts(Text(text, file, file) for file, text in captured.files())
     topology = replace(merge(captures, THIS_MACHINE), name=THIS_MACHINE)
     if not topology.of_kind("process"):

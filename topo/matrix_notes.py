@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from topo.finding import INCONSISTENT, Finding, notes
-from topo.nvlink_groups import NvlinkGroup
-from topo.pcie_tree import LEVELS, PcieTree
-from topo.readers.nvidia_smi_topo import MatrixFacts
+
+if TYPE_CHECKING:
+    from topo.nvlink_groups import NvlinkGroup
+    from topo.pcie_tree import PcieTree
+    from topo.readers.nvidia_smi_topo import MatrixFacts
 
 PCIE_WIDTH = 16
 
@@ -79,6 +82,8 @@ def _mixed_nodes(known: Understood) -> Iterator[str]:
 
 
 def _hidden(known: Understood) -> Iterator[str]:
+    from topo.pcie_tree import LEVELS
+
     facts = known.facts
     if any((facts.pcie_letters(*pair) or "").startswith("NV") for pair, _ in facts.cells):
         yield "PCIe paths of GPU pairs with NVLinks are not shown: -m prints NV# in their place, -mp the paths"

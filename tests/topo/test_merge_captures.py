@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support import NO_CORPUS, corpus_files
 from tests.topo import machine_texts as say
 from topo import catalog
 from topo.captures import Text, read_texts
@@ -17,6 +21,7 @@ from topo.finding import Finding
 from topo.load import load_topology
 from topo.merging import merge
 from topo.presets import PRESETS, preset
+from topo.readers import READERS, sniff_all
 from topo.topology import Topology
 from topo.writers import write
 from topo.writers.matrix import matrix
@@ -228,3 +233,27 @@ def test_no_gpu_has_more_links_than_are_active(active: list[int]) -> None:
         lanes, state = ports(topology)[f"GPU{gpu}"]
         assert (lanes if state == "active" else 0) == count
     assert len(found(topology, "nvlink-inactive")) == sum(count < 18 for count in active)
+
+
+CAPTURES = [path for path in corpus_files("*/*") if path.suffix in (".txt", ".xml")]
+
+
+@pytest.mark.skipif(not CAPTURES, reason=NO_CORPUS)
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+def test_no_mark_hides_a_text_from_its_reader(path: Path) -> None:
+    """A reader's mark is what every text of its format has: what its module takes is never passed by."""
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    by_module = [name for name, reader in READERS.items() if import_module(reader.module).sniff(text)]
+    assert [reader.name for reader in sniff_all(text)] == by_module
+
+
+def test_reading_captures_loads_nothing_heavy(tmp_path: Path) -> None:
+    """A whole process stays below 0.4 s only without these: they take longer to load than all captures to read."""
+    texts = {**HOPPER, "s.txt": say.nvlinks([18] * 8), "q.csv": say.query(8), "x.xml": say.xml(8), "p.txt": say.p2p(8)}
+    folder = say.write_all(tmp_path, texts)
+    script = (
+        "import sys; from topo.load import read_paths; read_paths([sys.argv[1]]); "
+        "print(sorted({'numpy', 'networkx', 'urllib.request', 'http.client', 'rich', 'sim'} & sys.modules.keys()))"
+    )
+    run = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, check=True, timeout=60)
+    assert run.stdout.strip() == "[]"

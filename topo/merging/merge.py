@@ -20,11 +20,11 @@ from topo.merging.gpus import KnownGpus, check_functions, known_gpus
 from topo.merging.host import set_nics, set_processors
 from topo.merging.nvlinks import capability_by_rate, hold_against_matrix, hold_against_status
 from topo.merging.pcie import set_ports, trees
-from topo.readers.nccl_log.run import run_of
 from topo.topology import Device, GpuFacts, PciFacts, Provenance, Topology
 
 if TYPE_CHECKING:
     from topo.captures import Captures, Output
+    from topo.nccl_run import NcclRun
 
 MATRIX = "nvidia-smi-topo"
 XML = "nccl-xml"
@@ -43,10 +43,19 @@ def merge(captures: Captures, where: str) -> Topology:
     draft = Draft(_build(skeleton, gpus, captures))
     if len({device.host for device in draft.devices("gpu", "cpu")}) <= 1:
         _refine(draft, captures, skeleton, gpus)
-    draft.nccl = draft.nccl or next((run_of(facts) for _, facts in captures.facts("nccl-log")), None)
+    draft.nccl = draft.nccl or _run(captures)
     draft.findings.extend(captures.unread())
     draft.findings = [captures.named(finding) for finding in draft.findings]
     return _named(draft.topology(_provenance(draft, captures, skeleton)), captures, skeleton, where)
+
+
+def _run(captures: Captures) -> NcclRun | None:
+    """The run that a log beside the skeleton shows."""
+    if not captures.of("nccl-log"):
+        return None
+    from topo.readers.nccl_log.run import run_of
+
+    return run_of(captures.of("nccl-log")[0].facts)
 
 
 def _refine(draft: Draft, captures: Captures, skeleton: Output, gpus: KnownGpus) -> None:

@@ -24,6 +24,7 @@ _HEAD = re.compile(
 _NUMERIC_HEAD = re.compile(
     rf"(?:^|\s)({ADDRESS})\s+(?:Class\s+)?([0-9a-f]{{4}}):\s+(?:Device\s+)?(([0-9a-f]{{4}}):([0-9a-f]{{4}}).*?)\s*$"
 )
+_ANY_ADDRESS = re.compile(r"[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 _BARE_HEAD = re.compile(rf"^\W*({ADDRESS})\W*$")
 _MAY_BE = re.compile(rf"ACSCtl|Lnk(?:Cap|Sta)|(?:^|[\s:])(?:{ADDRESS})\s+\S", re.MULTILINE)
 _IDS = re.compile(r"\[([0-9a-f]{4}):([0-9a-f]{4})\]")
@@ -35,6 +36,16 @@ _NUMA = re.compile(r"\bNUMA node:\s*(\d+)")
 _GROUP = re.compile(r"\bIOMMU group:\s*(\d+)")
 _DRIVER = re.compile(r"\bKernel driver in use:\s*(\S+)")
 _DENIED = re.compile(r"\bCapabilities: <access denied>")
+_DETAILS = (
+    ("acs", "ACSCtl", _ACS),
+    ("buses", "Bus: ", _BUSES),
+    ("numa", "NUMA", _NUMA),
+    ("group", "IOMMU", _GROUP),
+    ("driver", "Kernel", _DRIVER),
+    ("denied", "denied", _DENIED),
+)
+"""What is told of a function: a word that is quickly looked for, and the pattern that reads it."""
+
 _WHOLE = re.compile(r"^\s*(?:Control: I/O|Flags: |Capabilities: [\[<])")
 
 
@@ -48,7 +59,7 @@ def read(text: str, source: str = "") -> LspciFacts:
 
     CaptureError, with file and line, where it holds no line of lspci, or two functions at one address that differ.
     """
-    lines = cleaned_lines(text, source)
+    lines = cleaned_lines(text, source, _tells)
     drafts = list(_drafts(lines))
     if not drafts:
         raise CaptureError(
@@ -60,6 +71,25 @@ def read(text: str, source: str = "") -> LspciFacts:
     whole = any(_WHOLE.match(line.text) for line in lines)
     functions = [_function(draft) for draft in drafts]
     return LspciFacts(_once(functions, source), excerpt=not whole, source=source)
+
+
+def _tells(line: str) -> bool:
+    """Whether a line may be one that is looked at: `lspci -vvv` prints ten times as many.
+
+    Spelt out, since a loop over the words takes five times as long, and this is asked of every line.
+    """
+    return (
+        "Lnk" in line
+        or "ACSCtl" in line
+        or "Bus: " in line
+        or "NUMA" in line
+        or "IOMMU" in line
+        or "Kernel" in line
+        or "Capabilities: " in line
+        or "Control: I/O" in line
+        or "Flags: " in line
+        or (":" in line and "." in line and _ANY_ADDRESS.search(line) is not None)
+    )
 
 
 @dataclass(slots=True)
@@ -90,6 +120,8 @@ def _drafts(lines: Iterable[Line]) -> Iterator[_Draft]:
 
 
 def _head(line: Line) -> re.Match[str] | None:
+    if not _ANY_ADDRESS.search(line.text):
+        return None
     return _NUMERIC_HEAD.search(line.text) or _HEAD.search(line.text) or _BARE_HEAD.match(line.text)
 
 
@@ -106,8 +138,8 @@ def _says_its_own(line: str) -> bool:
 def _detail(line: Line) -> tuple[str, re.Match[str]] | None:
     if link := _LINK.search(line.text):
         return link[1], link
-    patterns = {"acs": _ACS, "buses": _BUSES, "numa": _NUMA, "group": _GROUP, "driver": _DRIVER, "denied": _DENIED}
-    return next(((key, match) for key, pattern in patterns.items() if (match := pattern.search(line.text))), None)
+    found = ((key, pattern.search(line.text)) for key, words, pattern in _DETAILS if words in line.text)
+    return next(((key, match) for key, match in found if match), None)
 
 
 def _function(draft: _Draft) -> PciFunction:

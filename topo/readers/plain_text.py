@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from topo.errors import CaptureError
@@ -33,15 +33,17 @@ class Line(NamedTuple):
     text: str
 
 
-def plain_lines(text: str) -> Iterator[Line]:
-    """The lines that say something, cleaned: neither blank ones nor rules."""
+def plain_lines(text: str, only: Callable[[str], bool] | None = None) -> Iterator[Line]:
+    """The lines that say something, cleaned: neither blank ones nor rules, nor those that `only` does not take."""
     for number, line in enumerate(_NEWLINE.split(text), start=1):
+        if only is not None and not only(line):
+            continue
         for part in _unescaped(line):
             if part and not part.isspace() and not _RULE.match(part):
                 yield Line(number, _clean(part))
 
 
-def cleaned_lines(text: str, source: str = "") -> tuple[Line, ...]:
+def cleaned_lines(text: str, source: str = "", only: Callable[[str], bool] | None = None) -> tuple[Line, ...]:
     """As `plain_lines`; CaptureError where the text is too long to be what one command printed."""
     if len(text) > MAX_LISTING_CHARS:
         raise CaptureError(
@@ -49,7 +51,7 @@ def cleaned_lines(text: str, source: str = "") -> tuple[Line, ...]:
             "the file of that command alone",
             source=source,
         )
-    return tuple(plain_lines(text))
+    return tuple(plain_lines(text, only))
 
 
 def lines_with(text: str, pattern: re.Pattern[str]) -> Iterator[str]:

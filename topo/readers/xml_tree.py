@@ -42,66 +42,60 @@ def parse(text: str, source: str = "") -> Element:
     Entities, DTDs and external references are refused (defusedxml), as are more than MAX_DEPTH levels,
     MAX_ELEMENTS elements or MAX_ATTRIBUTES attributes on one of them.
     """
-    import io
-    from xml.sax import SAXParseException
-    from xml.sax.xmlreader import InputSource
+    from xml.parsers.expat import ErrorString
 
     from defusedxml.common import DefusedXmlException
-    from defusedxml.sax import parse as parse_defused
+    from defusedxml.ElementTree import DefusedXMLParser, ParseError
 
     body = text.removeprefix("\ufeff")
     leading = body[: len(body) - len(body.lstrip())].count("\n")
-    document = InputSource()
-    document.setCharacterStream(io.StringIO(body.lstrip()))
-    handler = _handler(source, leading)
+    builder = _Builder(source, leading)
+    # Not defusedxml.sax: importing it loads urllib and http, which costs more than the parsing.
+    parser = DefusedXMLParser(target=builder, forbid_dtd=True)
+    builder.parser = parser.parser
     try:
-        parse_defused(document, handler, forbid_dtd=True)
-    except SAXParseException as error:
+        parser.feed(body.lstrip())
+        parser.close()
+    except ParseError as error:
         raise CaptureError(
-            f"the XML is not well-formed ({error.getMessage()}): it may be cut off, capture it again",
+            f"the XML is not well-formed ({ErrorString(error.code)}): it may be cut off, capture it again",
             source=source,
-            line=(error.getLineNumber() or 1) + leading,
+            line=(error.position[0] or 1) + leading,
         ) from None
     except DefusedXmlException as error:
         raise CaptureError(
             f"the XML declares a DTD or entities ({type(error).__name__}), which no topology needs: remove them",
             source=source,
         ) from None
-    root: Element = handler.root
-    return root
+    assert builder.root is not None, "well-formed XML has a root"
+    return builder.root
 
 
-def _handler(source: str, leading_lines: int) -> Any:
-    """A SAX handler that builds the tree; made in a function so that importing this module loads no parser."""
-    from xml.sax.handler import ContentHandler
+class _Builder:
+    """Takes the parser's events and builds `root` with a stack of open elements."""
 
-    class TreeHandler(ContentHandler):
-        """Builds `root` with a stack of open elements."""
+    parser: Any
 
-        _locator: Any
+    def __init__(self, source: str, leading_lines: int) -> None:
+        self.root: Element | None = None
+        self._source = source
+        self._leading_lines = leading_lines
+        self._open: list[tuple[str, dict[str, str], int, list[Element]]] = []
+        self._num_elements = 0
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.root: Element | None = None
-            self.open: list[tuple[str, dict[str, str], int, list[Element]]] = []
-            self.num_elements = 0
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        line = self.parser.CurrentLineNumber + self._leading_lines
+        self._num_elements += 1
+        _check_limits(len(self._open) + 1, self._num_elements, attributes, self._source, line)
+        self._open.append((tag, dict(attributes), line, []))
 
-        def startElement(self, name: str, attrs: Any) -> None:  # noqa: N802 (SAX names it so)
-            line = self._locator.getLineNumber() + leading_lines
-            self.num_elements += 1
-            attributes = dict(attrs.items())
-            _check_limits(len(self.open) + 1, self.num_elements, attributes, source, line)
-            self.open.append((name, attributes, line, []))
-
-        def endElement(self, name: str) -> None:  # noqa: N802
-            tag, attributes, line, children = self.open.pop()
-            element = Element(tag, attributes, line, tuple(children))
-            if self.open:
-                self.open[-1][3].append(element)
-            else:
-                self.root = element
-
-    return TreeHandler()
+    def end(self, tag: str) -> None:
+        _, attributes, line, children = self._open.pop()
+        element = Element(tag, attributes, line, tuple(children))
+        if self._open:
+            self._open[-1][3].append(element)
+        else:
+            self.root = element
 
 
 def _check_limits(depth: int, num_elements: int, attributes: Mapping[str, str], source: str, line: int) -> None:

@@ -39,6 +39,14 @@ def links(case: Case) -> Iterator[Finding]:
         yield from _without_topology(case)
 
 
+def shows_links(case: Case) -> bool:
+    """Whether anything tells how a GPU's link runs, and how it could."""
+    rows = [row for _, facts in case.facts("nvidia-smi-query") for row in facts.gpus]
+    queried = any(row.pcie_width_current or row.pcie_generation_current for row in rows)
+    listed = any(function.current for _, facts in case.facts("lspci") for function in facts.functions)
+    return queried or listed or any(gpu.current.width for _, tree in trees(case.captures) for gpu in tree.gpus)
+
+
 def _without_topology(case: Case) -> Iterator[Finding]:
     for _, facts in case.facts("nvidia-smi-query"):
         for row in facts.gpus:
