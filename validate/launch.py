@@ -24,7 +24,7 @@ from topo.errors import EnvironmentMissing, MeasurementError
 from validate import blame
 from validate.jobs import Run, run_to_plain
 from validate.measurement import Measurement
-from validate.progress import DONE, Report, read_reports
+from validate.progress import DONE, FOLDER_PREFIX, Report, read_reports
 from validate.worker import JOBS_FILE, RESULTS_FILE
 
 POLL_S = 0.05
@@ -78,7 +78,7 @@ def launch(
     EnvironmentMissing where torch is not installed, or does not work.
     """
     require_torch()
-    with _ending_tidily(), tempfile.TemporaryDirectory(prefix="toposcope-") as name:
+    with _ending_tidily(), tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX) as name:
         folder = Path(name)
         plan = {"run": run_to_plain(run), "timeout_s": timeout_s, "launcher_pid": os.getpid()}
         (folder / JOBS_FILE).write_text(json.dumps(plan), encoding="utf-8")

@@ -9,13 +9,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 INTERVAL_S = 0.1
+TRIES_TO_CLEAN_UP = 20
+FOLDER_PREFIX = "toposcope-"
+"""How the name of a launch's folder begins; no other one is ever removed."""
+
 CAN_AWAIT_SIGNALS = hasattr(signal, "sigtimedwait")
 """Not on macOS, where the signal simply ends the process."""
 
@@ -115,13 +121,27 @@ class Reporter:
     def _watch(self) -> None:
         while True:
             told = _told_to_stop()
-            orphaned = os.getppid() != self._parent or not is_alive(self._launcher_pid)
-            if told or orphaned or time.monotonic() > self._deadline_s:
+            if not is_alive(self._launcher_pid):
+                self._clean_up()
+            if told or os.getppid() != self._parent or time.monotonic() > self._deadline_s:
                 if self._state in (STARTING, RUNNING):
                     self._state = STOPPED
                 self._write()
                 os._exit(128 + signal.SIGTERM)
             self._write()
+
+    def _clean_up(self) -> NoReturn:
+        """Remove the folder in place of the launcher, which was killed before it could, and end.
+
+        The other processes do the same, and torchrun still writes to it: hence several tries.
+        """
+        folder = self._path.parent
+        for _ in range(TRIES_TO_CLEAN_UP if folder.name.startswith(FOLDER_PREFIX) else 0):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
+            time.sleep(INTERVAL_S)
+        os._exit(128 + signal.SIGTERM)
 
     def _write(self) -> None:
         with self._lock:

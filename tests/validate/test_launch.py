@@ -257,11 +257,15 @@ def test_a_launch_that_is_told_to_end_while_it_starts_leaves_nothing_behind(tmp_
     wait_until(lambda: not running(tmp_path))
 
 
-def test_processes_end_by_themselves_when_their_launch_is_killed(tmp_path: Path) -> None:
-    process = long_launch(tmp_path)
+@pytest.mark.parametrize("until", ["toposcope-*/jobs.json", "toposcope-*/progress-1.json"])
+def test_processes_end_by_themselves_and_clean_up_when_their_launch_is_killed(tmp_path: Path, until: str) -> None:
+    process = long_launch(tmp_path, until)
+    if until.endswith("jobs.json"):
+        wait_until(lambda: len(running(tmp_path)) > 0)
     process.kill()
     process.wait()
     wait_until(lambda: not running(tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 def long_launch(folder: Path, until: str = "toposcope-*/progress-1.json") -> subprocess.Popen[bytes]:
