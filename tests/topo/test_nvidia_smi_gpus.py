@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topo.capture import GPU_QUERY
+from topo.capture import GPU_QUERY, NEWER_GPU_QUERY
 from topo.errors import CaptureError
 from topo.readers import nvidia_smi_list, query_columns
 from topo.readers.nvidia_smi_query import QueriedGpu, read, sniff
@@ -108,9 +108,12 @@ def test_a_query() -> None:
 
 
 def test_the_query_of_our_own_capture_is_understood_whole() -> None:
-    cells = ["0", "NVIDIA L4", "00000000:3B:00.0", "8.9", "1", "4", "16", "16"]
+    cells = ["0", "NVIDIA L4", "00000000:3B:00.0", "1", "4", "16", "16", "3 %"]
     gpu = only(", ".join(GPU_QUERY.split(",")) + "\n" + ", ".join(cells) + "\n")
-    assert (gpu.compute_capability, gpu.pcie_generation_max, gpu.pcie_width_max, gpu.others) == (89, 4, 16, ())
+    assert (gpu.pcie_generation_max, gpu.pcie_width_max, gpu.others) == (4, 16, (("utilization.gpu", "3 %"),))
+    newer = ["0", "NVIDIA L4", "00000000:3B:00.0", "8.9", "[N/A]"]
+    gpu = only(", ".join(NEWER_GPU_QUERY.split(",")) + "\n" + ", ".join(newer) + "\n")
+    assert (gpu.compute_capability, gpu.mig_enabled, gpu.others) == (89, None, ())
 
 
 @pytest.mark.parametrize("cell", ["N/A", "[N/A]", "[Not Supported]", "[Unknown Error]", "[GPU is lost]", ""])
