@@ -29,6 +29,8 @@ Floats = npt.NDArray[np.float64]
 
 MOST_ROUNDS = 64
 """Rounds of refinement after which rows stay as they are: a gradient along a ring needs one round per rank."""
+MOST_EXACT = 512
+"""Classes up to which an exact partition is taken even where few are wanted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +56,10 @@ class Folded:
         return len(self.leader)
 
 
-def fold(periods: Sequence[Period], network: Network, most_classes: int | None = None) -> Folded:
+def fold(periods: Sequence[Period], network: Network, few: int | None = None) -> Folded:
     """The coarsest classes of the rows of all blocks on a network.
 
-    With `most_classes` those after as many rounds as keep to that number, but after one round at least.
+    With `few`, where these are more than MOST_EXACT: those after as many rounds as keep to `few`, but after one.
     """
     rows = Rows(*(np.concatenate([getattr(period.rows, name) for period in periods]) for name in COLUMNS))
     ways = routing(network, rows)
@@ -69,7 +71,7 @@ def fold(periods: Sequence[Period], network: Network, most_classes: int | None =
     block = np.repeat(np.arange(len(periods)), [len(period.rows) for period in periods])
     row = _mix(_mix(_bits(block), _bits(rows.step)), _bits(latency_s))
     shape = _Shape(periods, connection, entry_first, link_of_entry)
-    of_row, leader, colours = _refine(row, _mix(_bits(capacity), np.uint64(1)), shape, most_classes)
+    of_row, leader, colours = _refine(row, _mix(_bits(capacity), np.uint64(1)), shape, few)
     _, connection_class = distinct_colours(colours.connection)
     link_leader, link_class = distinct_colours(colours.link)
     of_link = np.full(len(network.bandwidth_bytes_per_s), NOTHING, dtype=np.int64)
@@ -106,20 +108,26 @@ class _Colours:
     connection: Colours
 
 
-def _refine(row: Colours, link: Colours, shape: _Shape, most_classes: int | None) -> tuple[Ints, Ints, _Colours]:
-    """Class of each row, one row of each class, and the colours behind them."""
-    found: tuple[Ints, Ints, _Colours] | None = None
+def _refine(row: Colours, link: Colours, shape: _Shape, few: int | None) -> tuple[Ints, Ints, _Colours]:
+    """Class of each row, one row of each class, and the colours behind them.
+
+    With `few` the search ends beyond MOST_EXACT classes, and gives the finest partition of at most `few`.
+    """
+    coarse: tuple[Ints, Ints, _Colours] | None = None
+    count = 0
     for done in range(MOST_ROUNDS):
         colours = _around(row, link, shape)
         leader, of_row = distinct_colours(row)
-        if found is not None and len(leader) == len(found[1]):
+        if len(leader) == count:
             return of_row, leader, colours
-        if found is not None and done > 1 and most_classes is not None and len(leader) > most_classes:
-            return found
-        found = of_row, leader, colours
+        count = len(leader)
+        if done <= 1 or (few is not None and count <= few):
+            coarse = of_row, leader, colours
+        if few is not None and count > MOST_EXACT and coarse is not None:
+            return coarse
         row = _next(row, colours, shape)
-    if found is not None and most_classes is not None:
-        return found
+    if few is not None and coarse is not None:
+        return coarse
     everyone = np.arange(len(row))
     return everyone, everyone, _around(_mix(row, _bits(everyone)), link, shape)
 

@@ -24,7 +24,7 @@ from sim.workload import Workload
 
 Floats = npt.NDArray[np.float64]
 
-MOST_CLASSES = 64
+FEW_CLASSES = 64
 WINDOW = 12
 """Periods over which increments have to agree; more than the slots of a connection."""
 SETTLING = 12
@@ -49,7 +49,7 @@ def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans:
     if not blocks:
         nothing = np.zeros(len(network.bandwidth_bytes_per_s))
         return Run(network.launch_overhead_s, nothing, nothing, {"rows": schedule.num_rows})
-    classes = schedule.derived(("few classes", network), lambda: fold(blocks, network, MOST_CLASSES))
+    classes = schedule.derived(("few classes", network), lambda: fold(blocks, network, FEW_CLASSES))
     blocks = with_bytes(blocks, workload.num_elements, schedule.num_chunks)
     walk = SETTLING + WINDOW + 2 * max(_depth(block) for block in blocks)
     while True:

@@ -320,3 +320,15 @@ def test_one_slow_port_of_a_cluster_is_named_and_slows_all() -> None:
     assert slow.duration_s > healthy.duration_s
     exact = Simulator(broken.explicit(), load_profile("auto", broken), engine="event").run_plan(plan, workload)
     assert slow.duration_s == pytest.approx(exact.duration_s, rel=0.02)
+
+
+@pytest.mark.parametrize(("name", "num_nodes"), [("dgx1-v100", 3), ("dgx-h100", 5), ("pcie-8gpu", 2)])
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+def test_engines_agree_on_clusters_of_many_channels(algorithm: str, name: str, num_nodes: int) -> None:
+    """Where every channel enters a node elsewhere, classes are many, and the slow hop comes every eighth time."""
+    machine = load_topology(name, nodes=num_nodes)
+    for num_bytes in (1024, MIB):
+        event, steady = (
+            Simulator(machine, engine=name).run(Workload("all_reduce", num_bytes), algorithm) for name in ENGINES
+        )
+        assert steady.duration_s == pytest.approx(event.duration_s, rel=0.01)
