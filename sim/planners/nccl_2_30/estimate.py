@@ -2,12 +2,56 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sim.planners.nccl_2_30 import tuner_facts as facts
 from sim.planners.nccl_2_30.machine import Machine
 from sim.planners.nccl_2_30.options import ALGORITHMS, PROTOCOLS
 from sim.planners.nccl_2_30.rules import why_unsupported
 from sim.planners.nccl_2_30.trees import floor_log2
 from sim.planners.nccl_2_30.tuner import TunerTable
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What one way's time is made of: `latency_s`, and the bytes over `bytes_per_s`.
+
+    `latency_factor` and `bandwidth_factor` are NCCL's corrections for this size, which both numbers contain already.
+    """
+
+    latency_s: float
+    bytes_per_s: float
+    latency_factor: float = 1.0
+    bandwidth_factor: float = 1.0
+
+
+def parts_of(
+    table: TunerTable,
+    machine: Machine,
+    num_channels: int,
+    collective: str,
+    num_bytes: int,
+    *,
+    dtype: str = "float32",
+    reduction: str = "sum",
+) -> dict[tuple[str, str], Parts]:
+    """The parts of every (algorithm, protocol) that is available, in NCCL's order.
+
+    `num_bytes` is the larger of send and receive buffer, `num_channels` that of the communicator.
+    """
+    parts = {}
+    for algorithm in ALGORITHMS:
+        for protocol in PROTOCOLS:
+            cost = table.get((collective, algorithm, protocol))
+            if cost is None or not cost.bytes_per_s or not supports(collective, algorithm, dtype, reduction):
+                continue
+            slower = longer = 1.0
+            if collective == "all_reduce":
+                slower = _tree_correction(machine, algorithm, protocol, num_bytes)
+                if (algorithm, protocol) == ("ring", "simple"):
+                    longer = _ring_plateau(machine, num_channels, num_bytes)
+            parts[algorithm, protocol] = Parts(cost.latency_s * longer, cost.bytes_per_s * slower, longer, slower)
+    return parts
 
 
 def times_s(
@@ -20,23 +64,9 @@ def times_s(
     dtype: str = "float32",
     reduction: str = "sum",
 ) -> dict[tuple[str, str], float]:
-    """Seconds by (algorithm, protocol), in NCCL's order; ways that are not available are left out.
-
-    `num_bytes` is the larger of send and receive buffer, `num_channels` that of the communicator.
-    """
-    times = {}
-    for algorithm in ALGORITHMS:
-        for protocol in PROTOCOLS:
-            cost = table.get((collective, algorithm, protocol))
-            if cost is None or not cost.bytes_per_s or not supports(collective, algorithm, dtype, reduction):
-                continue
-            bandwidth, latency = cost.bytes_per_s, cost.latency_s
-            if collective == "all_reduce":
-                bandwidth *= _tree_correction(machine, algorithm, protocol, num_bytes)
-                if (algorithm, protocol) == ("ring", "simple"):
-                    latency *= _ring_plateau(machine, num_channels, num_bytes)
-            times[algorithm, protocol] = latency + num_bytes / bandwidth
-    return times
+    """Seconds by (algorithm, protocol), in NCCL's order; arguments are those of `parts_of`."""
+    parts = parts_of(table, machine, num_channels, collective, num_bytes, dtype=dtype, reduction=reduction)
+    return {way: part.latency_s + num_bytes / part.bytes_per_s for way, part in parts.items()}
 
 
 def supports(collective: str, algorithm: str, dtype: str, reduction: str) -> bool:

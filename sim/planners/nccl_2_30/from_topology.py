@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from sim.planners.nccl_2_30.rates import port_of
 from sim.planners.nccl_2_30.spec import C2cSpec, CpuSpec, GpuSpec, NetSpec, NicSpec, NvlinkSpec, PciSpec, SystemSpec
 from topo.catalog import gpu_model, pcie_generation_of
 from topo.containment import Containment, containment
 from topo.errors import TopologyError
 from topo.topology import Device, Link, Topology
 
+NCCL_LOG = "NCCL log"
+"""Provenance of topologies whose rates are those that NCCL counts, not nominal ones."""
 NCCL_NET_BYTES_PER_S = 10_000 * 125_000.0
 """NCCL's own figure for a NIC that states no speed: 10 Gb/s."""
 _SPEED_WORDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}
@@ -40,6 +43,7 @@ class _Translation:
                 self._from.setdefault(link.src, []).append(link)
         self._numbers = _count_by_host(topology)
         self._assumed: dict[str, list[str]] = {}
+        self._counted = any(source.kind == NCCL_LOG for source in topology.provenance)
 
     def spec(self) -> SystemSpec:
         """The finished tree."""
@@ -125,6 +129,9 @@ class _Translation:
         if pci is not None and pci.link_speed is not None:
             width = pci.link_width or ""
             return pci.link_speed, int(width) if width.isdecimal() else 0
+        counted = port_of(link.bandwidth_bytes_per_s) if self._counted else None
+        if counted is not None:
+            return counted
         generation = pcie_generation_of(link.bandwidth_bytes_per_s, link.lanes)
         if generation is None:
             self._assume(device, "PCIe speed unknown, taken as 8 GT/s as NCCL does")

@@ -9,6 +9,7 @@ from sim.planners.nccl_2_30.choice_lists import COLLECTIVES
 from sim.planners.nccl_2_30.chunks import Split, split
 from sim.planners.nccl_2_30.estimate import times_s
 from sim.planners.nccl_2_30.facts import KNOWN_COMPUTE_CAPABILITIES
+from sim.planners.nccl_2_30.kinds import NodeKind
 from sim.planners.nccl_2_30.launch import WARP, Communicator, max_threads, num_channels_and_warps, thresholds
 from sim.planners.nccl_2_30.machine import Machine
 from sim.planners.nccl_2_30.nvls import NvlsShape, nvls_shape
@@ -58,6 +59,11 @@ class NcclPlan:
     table: TunerTable
     options: NcclOptions
     notes: tuple[str, ...] = ()
+
+    @property
+    def num_nets(self) -> int:
+        """NICs of one copy of the machine, after fusion."""
+        return len(self.wiring.domains[0].system.of_kind(NodeKind.NET))
 
     @property
     def extrapolated(self) -> bool:

@@ -2,50 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from sim.algorithms import ALGORITHMS
 from sim.plan import Plan
-from sim.planners.nccl_2_30.from_topology import spec_from_topology
-from sim.planners.nccl_2_30.options import NcclOptions
-from sim.planners.nccl_2_30.planner import Choice, NcclPlan, plan_nccl
-from topo.cluster import Cluster
+from sim.planners.nccl_2_30.front_door import environment_of, plan_machine
 from topo.errors import ScheduleError, UnitError
 
 if TYPE_CHECKING:
     from sim.engines.network import Network
-    from sim.planners.nccl_2_30.spec import SystemSpec
+    from sim.planners.nccl_2_30.planner import Choice
     from sim.planners.options import Options
     from sim.workload import Workload
+    from topo.cluster import Cluster
     from topo.topology import Topology
 
 T = TypeVar("T")
 
 _SEE_PLAN = "topo plan says what NCCL chooses and expects"
-
-
-def spec_of(machine: Topology | Cluster) -> SystemSpec:
-    """The node of a machine as NCCL sees it; in a cluster NICs have the rate of their port to the fabric."""
-    return spec_from_topology(_with_port_rates(machine) if isinstance(machine, Cluster) else machine)
-
-
-def plan_machine(machine: Topology | Cluster, environment: Mapping[str, str]) -> NcclPlan:
-    """What NCCL builds on the machine under these variables; TopologyError where that cannot be told."""
-    copies = machine.count if isinstance(machine, Cluster) else 1
-    options = NcclOptions.from_environment(environment)
-    return plan_nccl(spec_of(machine), num_copies=copies, options=options)
-
-
-def environment_of(options: Options) -> dict[str, str]:
-    """The variables that NCCL would read, with --protocol as NCCL_PROTO; UnitError where both are given."""
-    environment = dict(options.environment)
-    if options.protocol is not None:
-        if "NCCL_PROTO" in environment:
-            raise UnitError("--protocol and --env NCCL_PROTO say the same thing twice: use one of them")
-        environment["NCCL_PROTO"] = options.protocol
-    return environment
 
 
 class NcclPlanner:
@@ -120,15 +96,3 @@ class NcclPlanner:
 
 def _cycled(channels: Sequence[T], count: int) -> tuple[T, ...]:
     return tuple(channels[channel % len(channels)] for channel in range(count))
-
-
-def _with_port_rates(cluster: Cluster) -> Topology:
-    """The node whose NICs run at the rate of their port: the lower of their own and the fabric's."""
-    rates = {nic.id: cluster.port_bytes_per_s(nic) for nic in cluster.nics}
-    devices = tuple(
-        replace(device, nic=replace(device.nic, bandwidth_bytes_per_s=rates[device.id]))
-        if device.id in rates and device.nic
-        else device
-        for device in cluster.node.devices
-    )
-    return replace(cluster.node, devices=devices)

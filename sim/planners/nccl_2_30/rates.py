@@ -16,6 +16,15 @@ def pcie_bytes_per_s(link_speed: str, link_width: int) -> float:
     return float(units * (link_width or facts.PCIE_DEFAULT_WIDTH) * facts.PCIE_UNIT_BYTES_PER_S)
 
 
+def port_of(bytes_per_s: float) -> tuple[str, int] | None:
+    """The words and the width of a PCIe link that NCCL counts at this rate, the widest one; None where none is."""
+    for width in (16, 8, 4, 2, 1, 32):
+        for words, units in facts.PCIE_LANE_UNITS:
+            if units * width * facts.PCIE_UNIT_BYTES_PER_S == round(bytes_per_s):
+                return words, width
+    return None
+
+
 def nvlink_bytes_per_s(compute_capability: int) -> float:
     """One NVLink of a GPU of that compute capability, one direction, in bytes/s."""
     return next(rate for since, rate in facts.NVLINK_BYTES_PER_S if compute_capability >= since)

@@ -5,7 +5,7 @@ Depends on plain values alone, so that another model can take its place beside t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sim.planners.nccl_2_30 import tuner_facts as facts
@@ -41,10 +41,15 @@ TunerTable = Mapping[tuple[str, str, str], Cost]
 """By (collective, algorithm, protocol)."""
 
 
-def tune(machine: Machine, graphs: Mapping[str, Graph], options: NcclOptions) -> TunerTable:
+def tune(
+    machine: Machine,
+    graphs: Mapping[str, Graph],
+    options: NcclOptions,
+    collectives: Iterable[str] = COLLECTIVES,
+) -> TunerTable:
     """The cost of every combination that NCCL has; combinations that it does not have are left out."""
     table = {}
-    for collective in COLLECTIVES:
+    for collective in collectives:
         for algorithm in ALGORITHMS:
             if why_missing(machine, options, collective, algorithm):
                 continue
@@ -64,13 +69,19 @@ def _algbw(machine: Machine, graph: Graph, collective: str, algorithm: str, prot
     """Bytes per second as nccl-tests' algbw counts them."""
     busbw = _busbw(machine, graph, collective, algorithm, protocol)
     if algorithm == "ring" or (collective == "all_reduce" and algorithm in ("nvls", "nvls-tree")):
-        return busbw * machine.num_ranks / _num_steps(machine, collective) if machine.num_ranks > 1 else busbw
+        return busbw * machine.num_ranks / num_steps(machine, collective) if machine.num_ranks > 1 else busbw
     return busbw * 0.5 if collective == "all_reduce" else busbw
 
 
-def _num_steps(machine: Machine, collective: str) -> int:
+def num_steps(machine: Machine, collective: str) -> int:
+    """How many steps a ring takes, as NCCL counts them."""
     others = machine.num_ranks - 1
     return {"all_reduce": 2 * others, "all_gather": others, "reduce_scatter": others}.get(collective, machine.num_ranks)
+
+
+def num_inter_steps(machine: Machine, collective: str) -> int:
+    """How many of a ring's steps lead from node to node."""
+    return (2 if collective == "all_reduce" else 1) * (machine.num_nodes - 1)
 
 
 def _busbw(machine: Machine, graph: Graph, collective: str, algorithm: str, protocol: str) -> float:
@@ -180,17 +191,17 @@ def _ring_latency_s(
     machine: Machine, graph: Graph, options: NcclOptions, collective: str, index: int, intra: float, inter: float
 ) -> float:
     simple = PROTOCOLS[index] == "simple"
-    num_nodes, num_steps = machine.num_nodes, _num_steps(machine, collective)
+    num_nodes, steps = machine.num_nodes, num_steps(machine, collective)
     if collective in ("broadcast", "reduce"):
         row = "tree" if simple and not graph.same_channels else "ring"
         hop = facts.NET_LATENCY_S[row][index] if num_nodes > 1 else _intra_latency_s(machine, graph, row, index)
-        return hop if graph.same_channels else num_steps * hop
+        return hop if graph.same_channels else steps * hop
     if num_nodes == 1:
-        return num_steps * intra
+        return steps * intra
     overhead = facts.NET_OVERHEAD_AMD_S if machine.amd else facts.NET_OVERHEAD_S
     if options.net_overhead_s is not None:
         overhead = options.net_overhead_s
     if simple:
         overhead *= facts.NET_OVERHEAD_SIMPLE_TIMES
-    num_inter = (2 if collective == "all_reduce" else 1) * (num_nodes - 1)
-    return (num_steps - num_inter) * max(intra, overhead) + num_inter * inter
+    num_inter = num_inter_steps(machine, collective)
+    return (steps - num_inter) * max(intra, overhead) + num_inter * inter
