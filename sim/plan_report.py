@@ -162,8 +162,10 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def _switch_lines(switches: Sequence[Switch]) -> list[str]:
-    words = ", ".join(f"{row.algorithm} {row.protocol} from {_about(row.num_bytes)}" for row in switches)
-    return textwrap.wrap(f"switches: {words}", WIDTH, subsequent_indent="  ")
+    # A line breaks between switches, never inside of one.
+    words = [f"{row.algorithm} {row.protocol} from {_about(row.num_bytes)}".replace(" ", "\xa0") for row in switches]
+    lines = textwrap.wrap(f"switches: {', '.join(words)}", WIDTH, subsequent_indent="  ")
+    return [line.replace("\xa0", " ") for line in lines]
 
 
 def _about(num_bytes: int) -> str:
