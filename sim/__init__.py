@@ -7,6 +7,7 @@ from typing import Any
 _PUBLIC = {
     "ALGORITHMS": "sim.algorithms",
     "COLLECTIVES": "sim.collective",
+    "PLANNERS": "sim.planners",
     "Plan": "sim.plan",
     "Prediction": "sim.prediction",
     "Profile": "sim.profile",
@@ -18,6 +19,7 @@ _PUBLIC = {
 __all__ = [
     "ALGORITHMS",
     "COLLECTIVES",
+    "PLANNERS",
     "Plan",
     "Prediction",
     "Profile",

@@ -1,0 +1,105 @@
+"""Planners: one table, one signature, plans as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sim import PLANNERS, Plan, Workload
+from sim.planners import prepare
+from sim.planners.nccl_2_30.front_door import plan_machine
+from sim.planners.options import Options
+from sim.prove import prove
+from topo.errors import NameChoiceError, ScheduleError, TopologyError
+from topo.jsonio import decode, encode
+from topo.load import load_topology
+from topo.topology import Topology
+
+MIB = 1 << 20
+every_planner = pytest.mark.parametrize("name", PLANNERS)
+
+
+@every_planner
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+def test_one_signature_gives_a_plan_that_is_an_all_reduce(name: str, algorithm: str) -> None:
+    machine = load_topology("dgx-h100", nodes=2)
+    plan = PLANNERS[name](machine, Workload("all_reduce", MIB), Options(num_chunks=2), algorithm)
+    assert (plan.planner, plan.algorithm, plan.num_ranks) == (name, algorithm, 16)
+    prove(plan.schedule())
+
+
+@every_planner
+def test_a_plan_is_a_document(name: str) -> None:
+    plan = PLANNERS[name](load_topology("dgx1-v100"), Workload("all_reduce", MIB), algorithm="tree")
+    assert decode(encode(plan, "test/1"), Plan, "test/1") == plan
+
+
+def test_nccl_chooses_and_the_topology_does_not() -> None:
+    machine, workload = load_topology("dgx-a100", nodes=2), Workload("all_reduce", 64 << 10)
+    plan = PLANNERS["nccl-2.30"](machine, workload)
+    assert (plan.algorithm, plan.protocol, plan.num_channels, plan.chunk_bytes) == ("tree", "ll", 16, 32 << 10)
+    assert plan.num_chunks == 1
+    assert len(plan.trees) == len(plan.rings) == 16
+    with pytest.raises(ScheduleError, match="chooses no algorithm"):
+        PLANNERS["topology"](machine, workload)
+
+
+def test_chunks_of_a_tree_are_those_of_nccl() -> None:
+    plan = PLANNERS["nccl-2.30"](load_topology("dgx-h100"), Workload("all_reduce", 1 << 30), algorithm="tree")
+    assert plan.chunk_bytes == 512 << 10
+    assert plan.num_chunks == -(-(1 << 30) // 24 // (512 << 10))
+
+
+def test_channels_by_number_repeat_those_of_nccl() -> None:
+    workload = Workload("all_reduce", 1 << 30)
+    machine = load_topology("dgx-h100", nodes=2)
+    usual = PLANNERS["nccl-2.30"](machine, workload, algorithm="ring")
+    asked = PLANNERS["nccl-2.30"](machine, workload, Options(num_channels=20), "ring")
+    assert asked.num_channels == 20
+    assert asked.rings == usual.rings + usual.rings[:4]
+
+
+def test_a_slower_fabric_is_what_nccl_sees_of_its_nics() -> None:
+    rates = [
+        plan_machine(load_topology("dgx-h100", nodes=2, fabric=fabric), {}).wiring.graphs["ring"].inter_bytes_per_s
+        for fabric in (None, "flat,bandwidth=100Gb/s")
+    ]
+    assert rates == [48e9, 12e9]
+
+
+def test_auto_says_why_nccl_is_not_planned() -> None:
+    star = load_topology("switch:4,bandwidth=1GB/s")
+    prepared, why = prepare("auto", star, Options())
+    assert prepared.name == "topology"
+    assert "a description without PCIe" in why
+    with pytest.raises(TopologyError, match="--protocol is for NCCL's planner"):
+        prepare("auto", star, Options(protocol="ll"))
+    prepared, why = prepare("auto", load_topology("dgx-h100"), Options(protocol="ll"))
+    assert (prepared.name, why) == ("nccl-2.30", "")
+    with pytest.raises(NameChoiceError, match=r"nccl-2\.30"):
+        prepare("nccl-2.29", star, Options())
+
+
+def test_hosts_without_nvlink_between_them_are_copies_of_the_first() -> None:
+    cluster = load_topology("dgx-a100", nodes=3)
+    node = load_topology("dgx-a100")
+    assert isinstance(node, Topology)
+    whole = replace(
+        node,
+        devices=tuple(
+            replace(device, id=f"h{host}/{device.id}", host=f"h{host}") for host in range(3) for device in node.devices
+        ),
+        links=tuple(
+            replace(link, src=f"h{host}/{link.src}", dst=f"h{host}/{link.dst}")
+            for host in range(3)
+            for link in node.links
+        ),
+        gpu_ids=tuple(f"h{host}/{gpu_id}" for host in range(3) for gpu_id in node.gpu_ids),
+        complete=False,
+    )
+    workload = Workload("all_reduce", MIB)
+    assert PLANNERS["nccl-2.30"](whole, workload) == PLANNERS["nccl-2.30"](cluster, workload)
+    mixed = replace(whole, gpu_ids=(*whole.gpu_ids[::2], *whole.gpu_ids[1::2]))
+    with pytest.raises(TopologyError, match="mixed or unequal"):
+        PLANNERS["nccl-2.30"](mixed, workload)
