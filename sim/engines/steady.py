@@ -25,13 +25,19 @@ from sim.workload import Workload
 Floats = npt.NDArray[np.float64]
 
 FEW_CLASSES = 64
+MOST_TRANSFERS = 4096
+"""Transfers that a short walk may simulate: with few periods to walk, classes may be many."""
+AFFORDABLE = 32_768
+"""Transfers up to which a long pipeline is walked to its end, since its pace drifts while slots fill."""
 WINDOW = 12
 """Periods over which increments have to agree; more than the slots of a connection."""
 SETTLING = 12
-"""Periods walked before them at first, beside those that a pipeline takes to fill."""
+"""Periods walked before them at first where a period is one step."""
+FILLING = 24
+"""The same for a pipeline, beside twice its depth: connections run ahead of each other until their slots are full."""
 TOLERANCE = 1e-8
 """Relative difference of increments that counts as none."""
-JITTER = 0.02
+JITTER = 0.005
 """Relative difference between what the limiting class moves by and the mean pace over a third of a walk."""
 MANY_PERIODS = 180
 AGREEMENT = 0.01
@@ -49,17 +55,28 @@ def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans:
     if not blocks:
         nothing = np.zeros(len(network.bandwidth_bytes_per_s))
         return Run(network.launch_overhead_s, nothing, nothing, {"rows": schedule.num_rows})
-    classes = schedule.derived(("few classes", network), lambda: fold(blocks, network, FEW_CLASSES))
     blocks = with_bytes(blocks, workload.num_elements, schedule.num_chunks)
-    walk = SETTLING + WINDOW + 2 * max(_depth(block) for block in blocks)
+    depth = max(_depth(block) for block in blocks)
+    walk = WINDOW + (SETTLING if depth == 1 else FILLING + 2 * depth)
+    longest = max(block.repeat for block in blocks)
+    few = max(FEW_CLASSES, MOST_TRANSFERS // min(longest, walk))
+    classes = schedule.derived(("few classes", few, network), lambda: fold(blocks, network, few))
+    if depth > 1 and longest > MANY_PERIODS and classes.num_classes * longest <= AFFORDABLE:
+        walk = longest
     while True:
         short = [replace(block, repeat=min(block.repeat, walk)) for block in blocks]
         run, landed_s = event.simulate_classes(short, classes, schedule, network, workload)
         skipped_s = _skipped(blocks, short, classes, landed_s)
         if skipped_s is not None:
             grown = 1 + skipped_s / run.duration_s if run.duration_s > 0 else 1.0
-            return replace(run, duration_s=run.duration_s + skipped_s, link_busy_s=run.link_busy_s * grown)
+            duration_s = max(run.duration_s + skipped_s, _bound(run, network))
+            return replace(run, duration_s=duration_s, link_busy_s=run.link_busy_s * grown)
         walk *= 2
+
+
+def _bound(run: Run, network: Network) -> float:
+    """What the busiest link needs for its bytes: no pace told from a walk may promise less."""
+    return network.launch_overhead_s + float((run.link_bytes / network.bandwidth_bytes_per_s).max(initial=0.0))
 
 
 def _depth(block: Period) -> int:

@@ -332,3 +332,11 @@ def test_engines_agree_on_clusters_of_many_channels(algorithm: str, name: str, n
             Simulator(machine, engine=name).run(Workload("all_reduce", num_bytes), algorithm) for name in ENGINES
         )
         assert steady.duration_s == pytest.approx(event.duration_s, rel=0.01)
+
+
+@pytest.mark.parametrize(("num_ranks", "num_chunks"), [(2, 1000), (6, 500), (100, 2)])
+def test_steady_keeps_up_with_long_and_with_short_pipelines(num_ranks: int, num_chunks: int) -> None:
+    schedule = in_order("tree", num_ranks, num_chunks=num_chunks).schedule()
+    network, workload = network_of(star(num_ranks), IDEAL), Workload("all_reduce", MIB)
+    times = [engine(name)(schedule, network, workload).duration_s for name in ("event", "steady")]
+    assert times[1] == pytest.approx(times[0], rel=0.01)
