@@ -152,23 +152,40 @@ def print_data(text: str) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Writes a file whole or not at all: to a temporary one beside it, which then takes its name."""
+    """Writes a regular file whole or not at all: to a temporary one beside it, which then takes its name and mode.
+
+    A link is followed. What is no regular file (a device, a pipe, `/dev/stdout`) is written into and never replaced.
+    """
     import os
     import tempfile
 
     temporary = None
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as stream:
+        if path.exists() and not path.is_file():
+            with path.open("w", encoding="utf-8") as stream:
+                stream.write(text)
+            return
+        target = path.resolve()
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, delete=False) as stream:
             temporary = stream.name
             stream.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
+        os.chmod(temporary, _mode_of(target))
+        os.replace(temporary, target)
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         raise click.UsageError(f"-o {path}: cannot be written ({error.strerror})") from None
+
+
+def _mode_of(path: Path) -> int:
+    """The permissions of a file, or what a new one gets."""
+    import os
+
+    if path.exists():
+        return path.stat().st_mode & 0o7777
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask
 
 
 def _apply(options: Sequence[Callable[[Any], Any]], command: Any, _like: Command) -> Command:
