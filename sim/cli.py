@@ -54,6 +54,7 @@ def simulate(
 
     Times are simulated, never measured. busbw is nccl-tests' bus bandwidth; wire is what the limiting link carried.
     """
+    from sim.collective import collective as find_collective
     from sim.planners.options import Options
     from sim.predict import Simulator
     from sim.profile import load_profile
@@ -61,6 +62,7 @@ def simulate(
     from sim.workload import Workload
 
     machine = topology.load()
+    collective = find_collective(collective).name
     workloads = [Workload(collective, num_bytes, dtype) for num_bytes in sizes]
     names = names_to_run(algorithm, workloads[0].collective)
     options = Options(channels, chunks, server, protocol, environment)

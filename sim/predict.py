@@ -15,7 +15,8 @@ from sim.planners import planner as find_planner
 from sim.planners.options import Options
 from sim.prediction import LinkLoad, Prediction, Span
 from sim.profile import load_profile
-from topo.errors import ScheduleError
+from topo.errors import ScheduleError, TopologyError
+from topo.topology import Topology
 
 if TYPE_CHECKING:
     from sim.engines.network import Network
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from sim.schedule import Schedule
     from sim.workload import Workload
     from topo.cluster import Cluster
-    from topo.topology import Topology
+
 
 MOST_ROWS_FOR_EVENT = 16_384
 """Transfers up to which `auto` takes the event engine, which then costs less than a second or two."""
@@ -79,6 +80,7 @@ class Simulator:
 
         `planner` is a name of PLANNERS, or `auto`: NCCL's where it can plan the machine, else the topology's.
         """
+        _require_shown(machine)
         self.machine = machine
         self.profile = profile or load_profile("auto", machine)
         self.options = options or Options()
@@ -171,6 +173,18 @@ class Simulator:
             spans=_spans(run) if spans else (),
             planner=plan.planner,
             instead_of=plan.instead_of,
+        )
+
+
+def _require_shown(machine: Topology | Cluster) -> None:
+    """Raise TopologyError where the source does not show how two GPUs that take part are joined."""
+    node = machine if isinstance(machine, Topology) else machine.node
+    names = {node.device(gpu_id).name for gpu_id in node.gpu_ids}
+    hidden = [pair for pair in node.hidden_pairs if names.issuperset(pair)]
+    if hidden:
+        raise TopologyError(
+            f"{node.name or 'the capture'} does not show how {hidden[0][0]} and {hidden[0][1]} are joined "
+            f"({len(hidden)} such pairs): give the whole matrix, or take GPUs that it shows with --gpus"
         )
 
 

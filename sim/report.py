@@ -10,6 +10,7 @@ from sim.predict import auto_candidates
 from sim.profile import IDEAL
 from topo.cli_common import Column, Table
 from topo.errors import ScheduleError
+from topo.topology import Topology
 from topo.units import format_size
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def names_to_run(text: str, collective: str) -> tuple[str, ...]:
         names = ("auto",)
     elif text == "all":
         names = tuple(row.name for row in ALGORITHMS.values() if collective in row.collectives)
+        if not names:
+            raise ScheduleError(
+                f"{collective} cannot be simulated yet: no algorithm runs it, choose another collective"
+            )
     else:
         names = tuple(name.strip() for name in text.split(","))
     for name in names:
@@ -55,6 +60,11 @@ def notes_before(simulator: Simulator, text: str, collective: str) -> list[str]:
     """What the user should know of the plans, in sentences; `text` is what --algorithm says."""
     plans = simulator.planner_of(text if text == "auto" else names_to_run(text, collective)[0], collective)
     notes = list(plans.notes)
+    machine = simulator.machine if isinstance(simulator.machine, Topology) else simulator.machine.node
+    if not machine.complete:
+        notes.append(
+            f"{machine.name} is shown only in part: what its capture does not show takes no part in these times"
+        )
     if text == "auto" and not plans.chooses and len(auto_candidates(collective)) > 1:
         why = f", since NCCL's choice is not known here: {simulator.why_not_nccl}" if simulator.why_not_nccl else ""
         notes.append(f"auto takes the faster simulated of {' and '.join(auto_candidates(collective))}{why}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -69,8 +71,10 @@ class CommandGroup(click.Group):
 
     def _run(self, args: Sequence[str] | None, prog_name: str | None, extra: Mapping[str, Any]) -> int:
         """The exit status of one run."""
+        _prepare_streams()
         try:
             status = super().main(args, prog_name, standalone_mode=False, **extra)
+            sys.stdout.flush()
         except click.ClickException as error:
             if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
                 error.show()
@@ -80,6 +84,15 @@ class CommandGroup(click.Group):
             return _complain(str(error), error.exit_code)
         except (click.Abort, KeyboardInterrupt):
             return _complain("interrupted", EXIT_INTERRUPTED)
+        except UnicodeError as error:
+            return _complain(f"a name holds what is no text ({error.reason if hasattr(error, 'reason') else error})")
+        except MemoryError:
+            return _complain("this needs more memory than there is: ask for fewer nodes, channels, chunks or ranks")
+        except OSError as error:
+            _abandon_stdout()
+            return _complain(
+                f"cannot read or write ({error.strerror}){f': {error.filename}' if error.filename else ''}"
+            )
         return status if isinstance(status, int) else 0
 
 
@@ -89,9 +102,28 @@ def _entry_points() -> Mapping[str, EntryPoint]:
     return {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
 
 
-def _complain(sentence: str, status: int) -> int:
-    click.echo(f"topo: error: {' '.join(sentence.split())}", err=True)
+def _prepare_streams() -> None:
+    """Closed streams lead nowhere, and what a stream's encoding lacks is written as an escape."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(getattr(sys, name), "reconfigure"):
+            getattr(sys, name).reconfigure(errors="backslashreplace")
+
+
+def _abandon_stdout() -> None:
+    """Drop what could not be written, so that the interpreter does not try once more as it ends."""
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+
+
+def _complain(sentence: str, status: int = EXIT_BAD_USAGE) -> int:
+    with suppress(OSError):
+        _say(sentence)
     return status
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"topo: error: {' '.join(sentence.split())}", err=True)
 
 
 def _usage_sentence(error: click.ClickException) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -106,6 +107,8 @@ def output_options(*formats: str, default: str = "table") -> Callable[[Command],
     def decorate(command: Command) -> Command:
         @wraps(command)
         def wrapped(*args: Any, format_: str, output: Path | None, **rest: Any) -> Any:
+            if output is not None and not output.parent.is_dir():
+                raise click.UsageError(f"-o {output}: there is no folder {output.parent}")
             return command(*args, output=Output(format_, output), **rest)
 
         options = (
@@ -149,6 +152,13 @@ def print_data(text: str) -> None:
         # What is still buffered has nowhere to go: without this the interpreter would complain when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise click.exceptions.Exit(0) from None
+
+
+def finite(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """The value of an option; NaN lies in no range, though click lets it through."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is no number", context, option)
+    return value
 
 
 def write_atomically(path: Path, text: str) -> None:

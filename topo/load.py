@@ -87,7 +87,7 @@ def _machine(argument: str) -> Topology:
         return from_texts(_folder(path), argument) if path.is_dir() else _read(Text(textfile.read_file(path), argument))
     if _LOOKS_LIKE_PATH.search(argument):
         raise CaptureError("no such file or folder: check the path", source=argument)
-    raise NameChoiceError("file or preset", argument, presets.PRESETS)
+    raise NameChoiceError("file or preset", argument, presets.PRESETS, listing=presets.LISTING)
 
 
 def _exists(path: Path) -> bool:
@@ -184,7 +184,7 @@ def read_paths(paths: Iterable[str]) -> Topology:
         path = Path(argument)
         if argument == "-":
             texts.append(Text(textfile.read_stdin(), "standard input"))
-        elif path.is_dir():
+        elif _exists(path) and path.is_dir():
             texts.extend(_folder(path))
         else:
             texts.append(Text(textfile.read_file(path), argument))

@@ -112,7 +112,14 @@ class TreeParts:
 
     def _part(self, node: SystemNode, host: str | None, kind: DeviceKind, stem: str) -> str:
         """A part without a name of its own: it counts below its NUMA node."""
-        below = next((self._ids[name] for name in self._above(node.name) if self._nodes[name].kind == "CPU"), "")
+        below = next(
+            (
+                self._ids[name]
+                for name in self._above(node.name)
+                if self._nodes[name].kind == "CPU" and name in self._ids
+            ),
+            "",
+        )
         place = f"{below}/{stem}" if below else f"{self._parts.prefix(host)}{stem}"
         number = self._counts.get(place, 0)
         self._counts[place] = number + 1

@@ -236,8 +236,7 @@ class Topology:
 def _some(ids: Iterable[str], limit: int = 8) -> str:
     """The first few ids as text, with a count of the rest."""
     listed = list(ids)
-    more = f" and {len(listed) - limit} more" if len(listed) > limit else ""
-    return ", ".join(listed[:limit]) + more
+    return ", ".join(listed[:limit]) + (f" and {len(listed) - limit} more" if len(listed) > limit else "")
 
 
 def _unique_device_ids(topology: Topology) -> None:
@@ -286,15 +285,17 @@ def _physical_numbers(topology: Topology) -> None:
     """Rates are finite and positive, latencies finite and not negative: no engine meets anything else."""
     for link in topology.links:
         rate, latency = link.bandwidth_bytes_per_s, link.latency_s
-        if not (math.isfinite(rate) and rate > 0):
+        if not 0 < rate < math.inf:
             raise TopologyError(f"link {link.id} has bandwidth {rate} B/s: it must be positive and finite")
-        if not (math.isfinite(latency) and latency >= 0):
+        if not 0 <= latency < math.inf:
             raise TopologyError(f"link {link.id} has latency {latency} s: it must be finite and not negative")
         if link.lanes < 1:
             raise TopologyError(f"link {link.id} has {link.lanes} lanes: at least 1, or leave the link out")
     for device in topology.devices:
+        if device.gpu and (device.gpu.compute_capability or 0) < 0:
+            raise TopologyError(f"GPU {device.id} has a compute capability below 0: ten times CUDA's is expected")
         port = device.nic.bandwidth_bytes_per_s if device.nic else None
-        if port is not None and not (math.isfinite(port) and port > 0):
+        if not (port is None or 0 < port < math.inf):
             raise TopologyError(f"NIC {device.id} has bandwidth {port} B/s: it must be positive and finite")
 
 

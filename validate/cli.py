@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sim.cli_options import size_options
-from topo.cli_common import Output, TopologyArgument, note, output_options
+from topo.cli_common import Output, TopologyArgument, finite, note, output_options
 
 if TYPE_CHECKING:
     from sim.profile import Profile
@@ -33,7 +33,7 @@ def validate() -> None:
     show_default=True,
     help="nccl on GPUs, gloo on processors; auto is nccl where there are at least 2 GPUs.",
 )
-@click.option("--ranks", type=click.IntRange(min=2), help="How many ranks (default: TOPOLOGY's, all GPUs, or 4).")
+@click.option("--ranks", type=click.IntRange(2, 1024), help="How many ranks (default: TOPOLOGY's, all GPUs, or 4).")
 @click.option("--gpus", metavar="LIST", help="GPUs of TOPOLOGY that take part, such as 0-3,6.")
 @click.option("--collective", default="all_reduce", show_default=True, help="Which collective.")
 @click.option(
@@ -48,8 +48,22 @@ def validate() -> None:
 @click.option("-w", "--warmups", type=click.IntRange(min=0), default=5, show_default=True, help="Runs before them.")
 @click.option("--dtype", default="float32", show_default=True, help="Type of the elements.")
 @click.option("--reduction", default="sum", show_default=True, help="sum, avg, min or max.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=300, show_default=True, help="Seconds for all of it.")
-@click.option("--tolerance", type=click.FloatRange(min=0), default=0.25, show_default=True, help="Until LOW or HIGH.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1, 1e6),
+    callback=finite,
+    default=300,
+    show_default=True,
+    help="Seconds for all of it.",
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 1e6),
+    callback=finite,
+    default=0.25,
+    show_default=True,
+    help="Until LOW or HIGH.",
+)
 @click.option("--profile", default="auto", show_default=True, help="For TOPOLOGY: auto, ideal, or a JSON file.")
 @size_options("1K", "4M", 16)
 @output_options("table", "json", "csv", "md")
@@ -123,7 +137,12 @@ def run(
 @click.option(
     "--ranks", type=click.IntRange(min=1), help="Where FILE does not say how many ranks ran, or lists too few."
 )
-@click.option("--tolerance", type=click.FloatRange(min=0), help="Until LOW (default 0.25) or a change (default 0.05).")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 1e6),
+    callback=finite,
+    help="Until LOW (default 0.25) or a change (default 0.05).",
+)
 @output_options("table", "json", "csv", "md")
 @click.pass_context
 def compare_files(

@@ -28,7 +28,7 @@ FEW_CLASSES = 64
 MOST_TRANSFERS = 4096
 """Transfers that a short walk may simulate: with few periods to walk, classes may be many."""
 AFFORDABLE = 32_768
-"""Transfers up to which a long pipeline is walked to its end, since its pace drifts while slots fill."""
+"""Transfers up to which a pipeline is walked to its end, since its pace drifts while slots fill."""
 WINDOW = 12
 """Periods over which increments have to agree; more than the slots of a connection."""
 SETTLING = 12
@@ -61,7 +61,7 @@ def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans:
     longest = max(block.repeat for block in blocks)
     few = max(FEW_CLASSES, MOST_TRANSFERS // min(longest, walk))
     classes = schedule.derived(("few classes", few, network), lambda: fold(blocks, network, few))
-    if depth > 1 and longest > MANY_PERIODS and classes.num_classes * longest <= AFFORDABLE:
+    if depth > 1 and classes.num_classes * longest <= AFFORDABLE:
         walk = longest
     while True:
         short = [replace(block, repeat=min(block.repeat, walk)) for block in blocks]

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from topo.errors import UnitError
 
+MOST = 65_536
+"""Channels and chunks beyond this are a slip of the keyboard, and would ask for gigabytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -23,5 +26,5 @@ class Options:
 
     def __post_init__(self) -> None:
         for name, value in (("channels", self.num_channels), ("chunks", self.num_chunks)):
-            if value is not None and value < 1:
-                raise UnitError(f"--{name} {value}: at least 1 is needed")
+            if value is not None and not 1 <= value <= MOST:
+                raise UnitError(f"--{name} {value}: a number from 1 to {MOST} is needed")

@@ -154,7 +154,7 @@ def test_tables_carry_units(form: str, tmp_path: Path) -> None:
         (["dgx-h100", "--profile", "idael", "--size", "1M"], "'ideal'"),
         (["dgx-h100", "--engine", "evnt", "--size", "1M"], "'event'"),
         (["dgx-h100", "--dtype", "float33", "--size", "1M"], "'float32'"),
-        (["dgx-h100", "--channels", "0", "--size", "1M"], "at least 1"),
+        (["dgx-h100", "--channels", "0", "--size", "1M"], "from 1 to 65536"),
         (["dgx-h100", "--planner", "nccl", "--size", "1M"], "'nccl-2.30'"),
         (["dgx-h100", "--planner", "nccl-2.30", "--algorithm", "parameter-server"], "use --planner topology"),
         (["dgx-h100", "--planner", "topology", "--protocol", "ll"], "--protocol is for planners of a library"),
