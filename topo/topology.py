@@ -284,11 +284,10 @@ def _links_join_devices(topology: Topology) -> None:
 def _physical_numbers(topology: Topology) -> None:
     """Rates are finite and positive, latencies finite and not negative: no engine meets anything else."""
     for link in topology.links:
-        rate, latency = link.bandwidth_bytes_per_s, link.latency_s
-        if not 0 < rate < math.inf:
+        if not 0 < (rate := link.bandwidth_bytes_per_s) < math.inf:
             raise TopologyError(f"link {link.id} has bandwidth {rate} B/s: it must be positive and finite")
-        if not 0 <= latency < math.inf:
-            raise TopologyError(f"link {link.id} has latency {latency} s: it must be finite and not negative")
+        if not 0 <= link.latency_s < math.inf:
+            raise TopologyError(f"link {link.id} has latency {link.latency_s} s: it must be finite and not negative")
         if link.lanes < 1:
             raise TopologyError(f"link {link.id} has {link.lanes} lanes: at least 1, or leave the link out")
     for device in topology.devices:
