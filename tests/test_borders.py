@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -35,7 +36,7 @@ def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         (f"topo discover --from {'a' * 300}", 2),
         (f"topo simulate {STAR} --size 1M --chunks 1000000000000", 2),
         (f"topo simulate {STAR} --size 1M --channels 1000000", 2),
-        (f"topo simulate {STAR} --size 1M --collective all_gather --algorithm all", 2),
+        (f"topo simulate {STAR} --size 1M --collective all_gather --algorithm tree", 2),
         ("topo validate run --ranks 1000000 --size 1K -n 1", 2),
         ("topo validate run --ranks 2 --size 1K --timeout nan", 2),
         ("topo validate run --ranks 2 --size 1K --tolerance nan", 2),
@@ -77,3 +78,21 @@ def test_a_capability_below_zero_is_refused(tmp_path: Path) -> None:
     done = shell(f"topo simulate {path} --size 1M")
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("when", ["while it is imported", "while it runs", "while it ends"])
+def test_an_interrupt_gives_no_traceback_whenever_it_comes(tmp_path: Path, when: str) -> None:
+    strike = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
+    stands_in = {"while it is imported": "click.py", "while it runs": "rich.py"}
+    (tmp_path / stands_in.get(when, "unused.py")).write_text(strike)
+    at_exit = f"import atexit; atexit.register(exec, {strike!r}, {{}}); " if when == "while it ends" else ""
+    start = "import sys; sys.argv = ['topo', 'presets']; from topo.start import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", at_exit + start],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode in (-signal.SIGINT, 130)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 import os
+import signal
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -73,8 +75,9 @@ class CommandGroup(click.Group):
         """The exit status of one run."""
         _prepare_streams()
         try:
-            status = super().main(args, prog_name, standalone_mode=False, **extra)
-            sys.stdout.flush()
+            with _interruptible():
+                status = super().main(args, prog_name, standalone_mode=False, **extra)
+                sys.stdout.flush()
         except click.ClickException as error:
             if isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):
                 error.show()
@@ -100,6 +103,22 @@ class CommandGroup(click.Group):
 def _entry_points() -> Mapping[str, EntryPoint]:
     """The installed commands by name; looked up once, since it reads the metadata of all that is installed."""
     return {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Within it Ctrl-C raises KeyboardInterrupt, where `topo.start` had left it to end the process."""
+    if (
+        signal.getsignal(signal.SIGINT) is not signal.SIG_DFL
+        or threading.current_thread() is not threading.main_thread()
+    ):
+        yield
+        return
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _prepare_streams() -> None:
