@@ -29,6 +29,7 @@ def from_nccl_tests(table: NcclTestsTable, hints: Hints, *, place: str = "line")
         for row in table.set_aside
         if row.num_bytes
     ]
+    findings += _footer(table, where)
     if not table.rows:
         if not findings:
             raise CaptureError("no row is a measurement: all are of 0 bytes", source=table.source)
@@ -49,19 +50,39 @@ def from_nccl_tests(table: NcclTestsTable, hints: Hints, *, place: str = "line")
     return MeasurementSet(Path(table.source).stem, measurements, remarks=remarks, findings=tuple(findings))
 
 
+def _footer(table: NcclTestsTable, where: str) -> list[str]:
+    """That the run says of itself that it has failed, where no single row does."""
+    complaint = table.footer.complaint if table.footer else None
+    said = any("wrong" in row.reason or "error" in row.reason for row in table.set_aside)
+    if complaint is None or said or table.footer is None:
+        return []
+    return [
+        f"{where} {table.footer.line}: nccl-tests counts {complaint}, though no row has wrong results: run it again"
+    ]
+
+
 def _measurement(table: NcclTestsTable, row: NcclTestsRow, name: str, num_ranks: int, where: str) -> Measurement:
+    samples = "single iterations" if row.out_of_place.samples_s else "mean over iterations"
     return Measurement(
         workload_of(name, row.num_bytes, row.dtype, row.redop),
         num_ranks,
         backend="nccl-tests",
         executor="builtin",
         algorithm="builtin",
-        samples_s=(row.out_of_place.time_s,),
+        samples_s=row.out_of_place.samples_s or (row.out_of_place.time_s,),
         num_warmups=table.num_warmups or 0,
         correct=None if row.out_of_place.wrong is None else True,
-        software=(Setting("nccl", table.nccl_version),) if table.nccl_version else (),
-        provenance=f"{where} {row.line}: mean over iterations, out of place",
+        software=(Setting("nccl", _release(table.nccl_version)),) if table.nccl_version else (),
+        provenance=f"{where} {row.line}: {samples}, out of place",
     )
+
+
+def _release(version: str) -> str:
+    """2.29.7 where the library's number stands for it, 22907; anything else as it is."""
+    if not version.isdigit() or int(version) < 20900:
+        return version
+    whole, patch = divmod(int(version), 100)
+    return f"{whole // 100}.{whole % 100}.{patch}"
 
 
 def _ranks_of(table: NcclTestsTable, hints: Hints) -> int:

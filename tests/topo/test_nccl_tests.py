@@ -98,6 +98,27 @@ def test_per_iteration_columns_are_passed_over() -> None:
     assert row.in_place.time_s == row.out_of_place.time_s == 1e-4
 
 
+def test_a_timestamp_behind_the_row_is_passed_over() -> None:
+    (row,) = table(f"{ROW}  2026-07-09 12:00:00", titles=f"{TITLES}  timestamp").rows
+    assert row.in_place is not None
+    assert (row.out_of_place.time_s, row.in_place.time_s) == (1e-4, 8e-5)
+
+
+@pytest.mark.parametrize(
+    ("footer", "complaint"),
+    [
+        ("# Out of bounds values : 0 OK", None),
+        ("# Out of bounds values : 3 FAILED", "3 results out of bounds (FAILED)"),
+        ("[1,0]<stdout>:# Out of bounds values : 1 FAILED", "1 result out of bounds (FAILED)"),
+    ],
+)
+def test_the_footer_says_whether_the_run_has_failed(footer: str, complaint: str | None) -> None:
+    found = table(ROW, "#", footer, "# Avg bus bandwidth    : 20.6450")
+    assert found.footer is not None
+    assert (found.footer.line, found.footer.complaint) == (5, complaint)
+    assert table(ROW).footer is None
+
+
 @pytest.mark.parametrize(
     "label", ["", "    ", "#  ", "[1,0]<stdout>:", "  [1,0]<stdout>:", " 0: ", "0:", "[0] ", "pod-7  ",
               "Thu Jul 18 15:41:05 2024<stdout>:", "2024-07-18T15:41:05.123Z "]
@@ -242,6 +263,14 @@ def test_json_gives_the_table_that_the_text_gives() -> None:
     )
     assert [aside.num_bytes for aside in found.set_aside] == [0]
     assert "secret" not in repr(found)
+
+
+def test_json_keeps_single_iterations_and_says_whether_the_run_has_failed() -> None:
+    document = json.loads(json_text({**JSON_RESULT, "out_of_place_per_iter": {"times_us": [90.0, 110.0]}}))
+    found = nccl_tests_json.read(json.dumps({**document, "out_of_bounds": {"count": 2, "okay": False}}))
+    assert found.rows[0].out_of_place.samples_s == (9e-05, 1.1e-4)
+    assert found.footer is not None
+    assert found.footer.complaint == "2 results out of bounds (FAILED)"
 
 
 @pytest.mark.parametrize(

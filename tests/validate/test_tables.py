@@ -80,6 +80,22 @@ def test_a_wrong_result_is_a_finding_with_file_and_line() -> None:
     assert (alone.measurements, len(alone.findings)) == ((), 1)
 
 
+def test_a_failed_footer_is_a_finding_even_where_no_row_is_wrong() -> None:
+    footer = "# Out of bounds values : 2 FAILED"
+    found = parse(table(f"{GOOD}\n{footer}"))
+    assert found.findings == (
+        "run.txt, line 5: nccl-tests counts 2 results out of bounds (FAILED), though no row has wrong results: run it "
+        "again",
+    )
+    assert len(found.measurements) == 1
+    assert len(parse(table(f"{GOOD}\n{GOOD[:-1]}3\n{footer}")).findings) == 1
+
+
+def test_the_librarys_number_is_its_release() -> None:
+    head = f"# nccl-tests version 2.17.8 nccl-headers=22902 nccl-library=22907\n{RANKS}"
+    assert parse(table(GOOD, head=head)).measurements[0].software[0].value == "2.29.7"
+
+
 def test_a_table_of_nothing_but_0_bytes_is_no_measurement() -> None:
     with pytest.raises(CaptureError, match="no row is a measurement: all are of 0 bytes"):
         parse(table("0 0 float sum -1 0.3 0.00 0.00 0"))

@@ -16,6 +16,7 @@ from fractions import Fraction
 from topo.errors import CaptureError
 from topo.readers.limits import MAX_MATRIX_CHARS
 from topo.readers.nccl_tests_table import (
+    Footer,
     NcclTestsHalf,
     NcclTestsRow,
     NcclTestsTable,
@@ -45,6 +46,9 @@ _STARTING = re.compile(r"Collective test starting:\s*(\w+?)_perf")
 _PROGRAM = re.compile(r"(?<![\w.-])(\w+?)_perf(?:_mpi)?(?![\w.])")
 _VERSION = re.compile(r"nccl-tests version (\S+)")
 _LIBRARY = re.compile(r"NCCL version (\d+\.\d+\S*)|nccl-library=(\d+)")
+_OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)(?:\s+(OK|FAILED))?")
+_UNMEASURED = ("timestamp",)
+"""Columns behind the figures that say nothing of the collective (-S)."""
 
 
 def sniff(text: str) -> bool:
@@ -125,6 +129,7 @@ class _Draft:
     programs: set[str] = field(default_factory=set)
     started: str | None = None
     facts: dict[str, str] = field(default_factory=dict)
+    footer: Footer | None = None
 
     @property
     def has_rows(self) -> bool:
@@ -133,7 +138,7 @@ class _Draft:
 
     def titles(self, plain: str, line: int) -> None:
         """Learn the columns."""
-        words = plain.replace("#", " ").split()
+        words = [word for word in plain.replace("#", " ").split() if word not in _UNMEASURED]
         if "cputime" in words:
             raise self._refused("these are CPU times of the calls (-C 1), not times of the collective: run again", line)
         first = next(index for index, word in enumerate(words) if word in _PER_SECOND)
@@ -153,6 +158,8 @@ class _Draft:
             self.pending.figures += plain.split()
         elif not self.has_rows:
             self._around(plain)
+        elif found := _OUT_OF_BOUNDS.search(plain):
+            self.footer = Footer(line, int(found[1]), found[2] == "FAILED")
         if self.pending is not None and self.columns and len(self.pending.figures) >= self.columns.num_figures:
             self._complete()
 
@@ -172,6 +179,7 @@ class _Draft:
             num_iterations=_whole(self.facts.get("iterations")),
             tests_version=self.facts.get("tests"),
             nccl_version=self.facts.get("nccl"),
+            footer=self.footer,
         )
 
     def _around(self, plain: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from topo.errors import CaptureError
 from topo.readers.nccl_tests_table import (
+    Footer,
     NcclTestsHalf,
     NcclTestsRow,
     NcclTestsTable,
@@ -62,7 +63,7 @@ def read(text: str, source: str = "") -> NcclTestsTable:
 
 
 def _row(number: int, result: dict[str, Any]) -> NcclTestsRow:
-    out_of_place = _half(result["out_of_place"])
+    out_of_place = _half(result["out_of_place"], result.get("out_of_place_per_iter"))
     if out_of_place is None:
         raise ValueError("no out-of-place time")
     return NcclTestsRow(
@@ -73,11 +74,11 @@ def _row(number: int, result: dict[str, Any]) -> NcclTestsRow:
         redop=result.get("redop"),
         root=result.get("root"),
         out_of_place=out_of_place,
-        in_place=_half(result.get("in_place")),
+        in_place=_half(result.get("in_place"), result.get("in_place_per_iter")),
     )
 
 
-def _half(half: dict[str, Any] | None) -> NcclTestsHalf | None:
+def _half(half: dict[str, Any] | None, singles: dict[str, Any] | None = None) -> NcclTestsHalf | None:
     """Microseconds and GB/s as in the text; CPU times of the calls (-C 1) are no times of the collective."""
     if half is None:
         return None
@@ -90,6 +91,7 @@ def _half(half: dict[str, Any] | None) -> NcclTestsHalf | None:
         busbw_bytes_per_s=float(half["bus_bw"]) * 1e9,
         wrong=None if wrong is None else float(wrong),
         resolution_s=RESOLUTION_US * 1e-6,
+        samples_s=tuple(float(Fraction(str(us)) / 10**6) for us in (singles or {}).get("times_us") or ()),
     )
 
 
@@ -112,4 +114,12 @@ def _table(
         num_iterations=config.get("iterations"),
         tests_version=None if document.get("version") is None else str(document["version"]),
         nccl_version=None if version is None else str(version),
+        footer=_footer(document, len(document["results"])),
     )
+
+
+def _footer(document: dict[str, Any], num_results: int) -> Footer | None:
+    found = document.get("out_of_bounds")
+    if not isinstance(found, dict) or not isinstance(found.get("count"), int):
+        return None
+    return Footer(num_results, found["count"], found.get("okay") is False)

@@ -15,7 +15,8 @@ ALGBW_RESOLUTION = 0.01e9
 class NcclTestsHalf:
     """One half of a row: seconds, bandwidths, and what the check found (None where it was off).
 
-    `resolution_s` is the value of the last digit of the time as printed.
+    `resolution_s` is the value of the last digit of the time as printed. `samples_s` are the single iterations, where
+    the run was told to keep them (-J with -I); their mean is `time_s`.
     """
 
     time_s: float
@@ -23,6 +24,7 @@ class NcclTestsHalf:
     busbw_bytes_per_s: float
     wrong: float | None
     resolution_s: float = 0.0
+    samples_s: tuple[float, ...] = ()
 
     def is_consistent(self, num_bytes: int) -> bool:
         """Whether algbw is what time and size give, as far as the digits printed can tell (algbw has two decimals)."""
@@ -57,6 +59,23 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
+class Footer:
+    """What stands below the rows: how many results of the whole run are out of bounds, and whether it has failed."""
+
+    line: int
+    num_out_of_bounds: int
+    has_failed: bool
+
+    @property
+    def complaint(self) -> str | None:
+        """Why the run is not to be trusted, as a phrase; None where it is."""
+        if not (self.num_out_of_bounds or self.has_failed):
+            return None
+        many = f"{self.num_out_of_bounds} result{'' if self.num_out_of_bounds == 1 else 's'} out of bounds"
+        return f"{many}{' (FAILED)' if self.has_failed else ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class NcclTestsTable:
     """One table. What the text does not state is None; `collective` is the program's name without `_perf`."""
 
@@ -69,6 +88,7 @@ class NcclTestsTable:
     num_iterations: int | None = None
     tests_version: str | None = None
     nccl_version: str | None = None
+    footer: Footer | None = None
 
 
 def reason_to_set_aside(num_bytes: int, dtype: str, halves: tuple[NcclTestsHalf, ...]) -> str | None:
