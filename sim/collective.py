@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 
+ROOT = 0
+"""The rank from which a broadcast goes out and in which a reduce ends."""
+
+
 @dataclass(frozen=True, slots=True)
 class Collective:
     """One collective.
@@ -53,7 +57,7 @@ def _owner(num_ranks: int, num_chunks: int) -> Mask:
 def _root(num_ranks: int, num_chunks: int) -> Mask:
     import numpy as np
 
-    return np.broadcast_to(np.arange(num_ranks)[:, None] == 0, (num_ranks, num_chunks)).copy()
+    return np.broadcast_to(np.arange(num_ranks)[:, None] == ROOT, (num_ranks, num_chunks)).copy()
 
 
 def _sender(num_ranks: int, num_chunks: int) -> Mask:

@@ -71,15 +71,20 @@ class Plan:
         return algorithm(self.algorithm).build(self)
 
 
-def in_order(algorithm: str, num_ranks: int, *, num_channels: int = 1, num_chunks: int = 1) -> Plan:
-    """The plan that takes ranks in their natural order, for a machine on which any order is as good."""
+def in_order(
+    algorithm: str, num_ranks: int, *, collective: str | None = None, num_channels: int = 1, num_chunks: int = 1
+) -> Plan:
+    """The plan that takes ranks in their natural order, for a machine on which any order is as good.
+
+    `collective` None is the first of those that the algorithm runs.
+    """
     from sim.algorithms import algorithm as find_algorithm
 
     return Plan(
         algorithm=algorithm,
         num_ranks=num_ranks,
         rings=(tuple(range(num_ranks)),) * num_channels,
-        collective=find_algorithm(algorithm).collectives[0],
+        collective=collective or find_algorithm(algorithm).collectives[0],
         num_chunks=num_chunks,
         planner="natural order",
     )

@@ -76,18 +76,25 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """A collective over `num_ranks` ranks and `num_helpers` further agents, its buffer cut into `num_chunks`."""
+    """A collective over `num_ranks` ranks and `num_helpers` further agents, its buffer cut into `num_chunks`.
+
+    `places`, a permutation, says where in the buffer the chunks of the blocks lie, so that a block can count chunks in
+    the order in which they move; None is where they are. `rows()` has places.
+    """
 
     collective: str
     num_ranks: int
     num_chunks: int
     blocks: tuple[Block, ...]
     num_helpers: int = 0
+    places: Column | None = None
 
     def __post_init__(self) -> None:
         collective(self.collective)
         if self.num_ranks < 1 or self.num_chunks < 1:
             raise ScheduleError(f"{self.num_ranks} ranks and {self.num_chunks} chunks: at least one of each is needed")
+        if self.places is not None and not np.array_equal(np.sort(self.places), np.arange(self.num_chunks)):
+            raise ScheduleError(f"places of chunks must be 0 to {self.num_chunks - 1}, each once: {self.places}")
 
     @property
     def num_agents(self) -> int:
@@ -150,6 +157,8 @@ class Schedule:
         if block.chunk_shift:
             moved = (rows["chunk"] + turn.astype(np.int64) * block.chunk_shift) % self.num_chunks
             rows["chunk"] = moved.astype(np.int32)
+        if self.places is not None:
+            rows["chunk"] = self.places[rows["chunk"]]
         return Rows(**rows)
 
     def check(self) -> None:

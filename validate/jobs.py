@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
+
 from sim.schedule import COLUMNS, Block, Rows, Schedule
 from sim.workload import Workload
 from topo.errors import MeasurementError
+from validate.measurement import Setting
 from validate.words import counted
 
 BackendName = Literal["gloo", "nccl"]
@@ -23,7 +26,9 @@ class Job:
     """One workload to time: by the schedule, or by the library's own collective where there is none.
 
     `check` asks for a separate pass that compares the result with the exact one. `contributions[r]` are the values of
-    rank r, instead of the harness' own; then the ranks' results are handed back.
+    rank r, instead of the harness' own; then the ranks' results are handed back. Under `settings` (NCCL_ALGO and its
+    like) the library's collective runs in a communicator of its own; `protocol` is what they ask for. `graph` captures
+    a run as a CUDA graph. `purpose` stands in messages for what is no measurement of a collective.
     """
 
     workload: Workload
@@ -33,11 +38,18 @@ class Job:
     num_warmups: int = 5
     check: bool = True
     contributions: tuple[tuple[float, ...], ...] = ()
+    settings: tuple[Setting, ...] = ()
+    protocol: str | None = None
+    graph: bool = False
+    purpose: str = ""
 
     @property
     def label(self) -> str:
         """How messages name this job."""
-        return f"{self.algorithm} {self.workload.collective} {self.workload.reduction} {self.workload.num_bytes} bytes"
+        if self.purpose:
+            return f"{self.purpose}, {self.workload.num_bytes} bytes"
+        by = f"{self.algorithm} by {self.protocol}" if self.protocol else self.algorithm
+        return f"{by} {self.workload.collective} {self.workload.reduction} {self.workload.num_bytes} bytes"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +84,10 @@ def _check(job: Job, num_ranks: int) -> None:
         if job.schedule.num_ranks != num_ranks:
             made_for = counted(job.schedule.num_ranks, "rank")
             raise MeasurementError(f"{job.label}: a schedule of {made_for} among {counted(num_ranks, 'rank')}")
+        if job.schedule.collective != job.workload.collective:
+            raise MeasurementError(f"{job.label}: the schedule is one of {job.schedule.collective}, build it for this")
+    if job.contributions and job.workload.collective == "all_to_all":
+        raise MeasurementError(f"{job.label}: each rank has a buffer of its own there, which takes no contributions")
     elements = job.workload.num_elements
     if job.contributions and [len(row) for row in job.contributions] != [elements] * num_ranks:
         shape = f"{counted(num_ranks, 'row')} of {counted(elements, 'value')}"
@@ -105,6 +121,10 @@ def _job_to_plain(job: Job) -> dict[str, Any]:
         "num_warmups": job.num_warmups,
         "check": job.check,
         "contributions": job.contributions,
+        "settings": [[row.name, row.value] for row in job.settings],
+        "protocol": job.protocol,
+        "graph": job.graph,
+        "purpose": job.purpose,
     }
 
 
@@ -118,6 +138,10 @@ def _job_from_plain(plain: dict[str, Any]) -> Job:
         plain["num_warmups"],
         plain["check"],
         tuple(tuple(row) for row in plain["contributions"]),
+        tuple(Setting(*row) for row in plain["settings"]),
+        plain["protocol"],
+        plain["graph"],
+        plain["purpose"],
     )
 
 
@@ -127,6 +151,7 @@ def _schedule_to_plain(schedule: Schedule) -> dict[str, Any]:
         "num_ranks": schedule.num_ranks,
         "num_chunks": schedule.num_chunks,
         "num_helpers": schedule.num_helpers,
+        "places": None if schedule.places is None else schedule.places.tolist(),
         "blocks": [
             {
                 "rows": {name: getattr(block.rows, name).tolist() for name in COLUMNS},
@@ -142,4 +167,5 @@ def _schedule_from_plain(plain: dict[str, Any]) -> Schedule:
         Block(Rows.of(zip(*(block["rows"][name] for name in COLUMNS), strict=True)), *block["shifts"])
         for block in plain["blocks"]
     )
-    return Schedule(plain["collective"], plain["num_ranks"], plain["num_chunks"], blocks, plain["num_helpers"])
+    places = None if plain["places"] is None else np.array(plain["places"], dtype=np.int32)
+    return Schedule(plain["collective"], plain["num_ranks"], plain["num_chunks"], blocks, plain["num_helpers"], places)

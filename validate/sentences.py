@@ -23,7 +23,7 @@ def of_session(session: Session, backend: str, *, gates: bool) -> list[str]:
     notes = [*_point_to_point(session), *legend(compared)]
     if found.measurements and not compared:
         name = found.measurements[0].workload.collective
-        notes.append(f"nothing is predicted: no algorithm here runs {name}, so that only measured times are shown")
+        notes.append(f"nothing is predicted: what runs {name} here is not known, so that only measured times are shown")
     if backend == "gloo":
         notes += noise(session)
     notes += limits(compared)

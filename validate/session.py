@@ -28,8 +28,11 @@ if TYPE_CHECKING:
     from validate.measurement import Measurement
 
 BUILTIN = "builtin"
-GLOO_BUILTIN_IS = "ring"
-"""What gloo runs for its own all-reduce where nothing else is asked for (gloo/allreduce.cc)."""
+GLOO_BUILTIN_IS = {"all_reduce": "ring", "all_gather": "ring"}
+"""What gloo runs for its own collectives where nothing else is asked for (gloo/allreduce.cc, gloo/allgather.cc).
+
+Its broadcast is a binomial tree and its reduce ends by a gather, which nothing here runs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,8 @@ def _plans(request: Request, simulator: Simulator | None) -> dict[tuple[Workload
 def _plan(request: Request, simulator: Simulator | None, workload: Workload, name: str) -> Plan:
     if simulator is not None:
         return simulator.plan(workload, name)
-    return in_order(name, request.num_ranks, num_chunks=request.num_chunks or 1)
+    chunks = request.num_chunks or 1
+    return in_order(name, request.num_ranks, collective=workload.collective, num_chunks=chunks)
 
 
 def _job(request: Request, workload: Workload, name: str, plans: Mapping[tuple[Workload, str], Plan]) -> Job:
@@ -195,9 +199,8 @@ def _predicted(
     workload, name = what
     if name != BUILTIN:
         return simulator.run_plan(plans[what], workload)
-    if workload.collective not in ALGORITHMS[GLOO_BUILTIN_IS].collectives:
-        return None
-    return simulator.run(workload, GLOO_BUILTIN_IS if request.backend == "gloo" else "auto")
+    known = GLOO_BUILTIN_IS.get(workload.collective) if request.backend == "gloo" else "auto"
+    return None if known is None else simulator.run(workload, known)
 
 
 def _document(
@@ -232,7 +235,7 @@ def hold_against(
     `algorithm` None predicts what was run, and what the simulator calls `auto` where the library chose by itself.
     MeasurementError where the ranks do not agree, or a collective is one that cannot be simulated.
     """
-    from sim.predict import AUTO_CANDIDATES, Simulator
+    from sim.predict import Simulator, auto_candidates
 
     simulator = Simulator(machine, profile)
     predictions = []
@@ -244,7 +247,7 @@ def hold_against(
                 "choose them with --gpus or --nodes"
             )
         name = algorithm or ("auto" if row.algorithm == BUILTIN else row.algorithm)
-        for candidate in AUTO_CANDIDATES if name == "auto" else (name,):
+        for candidate in auto_candidates(row.workload.collective) if name == "auto" else (name,):
             _check_runs(candidate, row.workload.collective)
         predictions.append(simulator.run(row.workload, name))
     return compare(predictions, found.measurements, tolerance)

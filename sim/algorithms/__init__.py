@@ -16,21 +16,30 @@ from topo.errors import NameChoiceError
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One algorithm: how a schedule is built, whether as a chunk pipeline, and which collectives it runs."""
+    """One algorithm: how a schedule is built, which collectives it runs, and which of these as a pipeline of chunks."""
 
     name: str
     build: Callable[[Plan], Schedule]
-    pipelined: bool
     collectives: tuple[str, ...] = ("all_reduce",)
+    pipelined: tuple[str, ...] = ()
+
+    def pipelines(self, collective: str) -> bool:
+        """Whether the number of chunks of that collective is free to choose."""
+        return collective in self.pipelined
 
 
 ALGORITHMS: dict[str, Algorithm] = {
     row.name: row
     for row in (
-        Algorithm("ring", ring, pipelined=False),
-        Algorithm("tree", tree, pipelined=True),
-        Algorithm("parameter-server", parameter_server, pipelined=True),
-        Algorithm("direct", direct, pipelined=False, collectives=("all_to_all",)),
+        Algorithm(
+            "ring",
+            ring,
+            ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"),
+            pipelined=("broadcast", "reduce"),
+        ),
+        Algorithm("tree", tree, pipelined=("all_reduce",)),
+        Algorithm("parameter-server", parameter_server, pipelined=("all_reduce",)),
+        Algorithm("direct", direct, ("all_to_all",)),
     )
 }
 

@@ -51,7 +51,7 @@ def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans:
     if not blocks:
         return simulate_rows(schedule, network, workload)
     classes = schedule.derived(("classes", network), lambda: fold(blocks, network))
-    blocks = with_bytes(blocks, workload.num_elements, schedule.num_chunks)
+    blocks = with_bytes(blocks, workload.num_elements, schedule)
     return simulate_classes(blocks, classes, schedule, network, workload)[0]
 
 

@@ -98,21 +98,22 @@ def _periods(schedule: Schedule) -> tuple[Period, ...]:
     return tuple(_period(index, block, sample) for index, block in enumerate(blocks))
 
 
-def with_bytes(blocks: Sequence[Period], num_elements: int, num_chunks: int) -> tuple[Period, ...]:
+def with_bytes(blocks: Sequence[Period], num_elements: int, schedule: Schedule) -> tuple[Period, ...]:
     """The blocks without those periods that carry none of the elements."""
-    if num_elements >= num_chunks:
+    if num_elements >= schedule.num_chunks:
         return tuple(blocks)
-    return tuple(replace(block, repeat=_periods_with_bytes(block.block, num_elements, num_chunks)) for block in blocks)
+    return tuple(replace(block, repeat=_periods_with_bytes(block.block, num_elements, schedule)) for block in blocks)
 
 
-def _periods_with_bytes(block: Block, num_elements: int, num_chunks: int) -> int:
+def _periods_with_bytes(block: Block, num_elements: int, schedule: Schedule) -> int:
     """How many periods carry any element, where there are more chunks than elements."""
     chunks, _ = distinct(block.rows.chunk.astype(np.int64))
-    if len(chunks) == num_chunks or not block.chunk_shift:
+    if len(chunks) == schedule.num_chunks or not block.chunk_shift:
         return block.repeat
     turn = np.arange(block.repeat, dtype=np.int64)[:, None]
-    filled = ((chunks[None, :] + turn * block.chunk_shift) % num_chunks < num_elements).any(axis=1)
-    return int(filled.sum())
+    moved = (chunks[None, :] + turn * block.chunk_shift) % schedule.num_chunks
+    placed = moved if schedule.places is None else schedule.places[moved]
+    return int((placed < num_elements).any(axis=1).sum())
 
 
 class _Sample:

@@ -55,7 +55,7 @@ def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans:
     if not blocks:
         nothing = np.zeros(len(network.bandwidth_bytes_per_s))
         return Run(network.launch_overhead_s, nothing, nothing, {"rows": schedule.num_rows})
-    blocks = with_bytes(blocks, workload.num_elements, schedule.num_chunks)
+    blocks = with_bytes(blocks, workload.num_elements, schedule)
     depth = max(_depth(block) for block in blocks)
     walk = WINDOW + (SETTLING if depth == 1 else FILLING + 2 * depth)
     longest = max(block.repeat for block in blocks)

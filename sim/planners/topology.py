@@ -63,7 +63,7 @@ class TopologyPlanner:
             return replace(draft, rings=orders[:1], servers=servers, helpers=helpers, num_chunks=chunks)
         if options.server is not None:
             raise UnitError(f"--server {options.server}: only parameter-server has servers, not {algorithm}")
-        if find_algorithm(algorithm).pipelined:
+        if find_algorithm(algorithm).pipelines(workload.collective):
             return replace(draft, num_chunks=options.num_chunks or pipeline_chunks(self._network(), workload, draft))
         return draft
 
@@ -81,14 +81,15 @@ def _default_network(machine: Topology | Cluster) -> Callable[[], Network]:
 def pipeline_chunks(network: Network, workload: Workload, draft: Plan) -> int:
     """How many chunks balance filling the pipeline against paying a hop per chunk.
 
-    (k + d)(a + s / (k b)) is least at k = sqrt(d s / (a b)), with depth d, bytes s per tree, hop latency a, rate b.
+    (k + d)(a + s / (k b)) is least at k = sqrt(d s / (a b)), with depth d, bytes s per pipeline, hop latency a, rate b.
     """
     if draft.num_ranks < 2:
         return 1
+    is_chain = draft.algorithm == "ring"
+    depth = draft.num_ranks - 1 if is_chain else 2 * math.ceil(math.log2(draft.num_ranks))
+    share = workload.num_bytes / (draft.num_channels if is_chain else 2 * draft.num_channels)
     first = network.routes(np.array(draft.rings[0][:1]), np.array(draft.rings[0][1:2]))
     rate, latency_s = float(network.bandwidth_bytes_per_s[first.links].min()), float(first.latency_s[0])
-    depth = 2 * math.ceil(math.log2(draft.num_ranks))
-    share = workload.num_bytes / (2 * draft.num_channels)
     if latency_s <= 0:
         return MOST_CHUNKS
     return max(1, min(MOST_CHUNKS, round(math.sqrt(depth * share / (latency_s * rate)))))

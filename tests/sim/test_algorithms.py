@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS
 from sim.algorithms.tree import ROOT, double_binary_parents
 from sim.plan import Plan, bundled, in_order
 from sim.planners import PLANNERS
@@ -17,15 +16,16 @@ from sim.planners.options import Options
 from sim.prove import prove, run
 from sim.schedule import COLUMNS, COPY, REDUCE, Block, Rows, Schedule
 from sim.workload import Workload
+from tests.sim.ways import every_way, natural
 from topo.errors import ScheduleError
 from topo.load import load_topology
 
 RANKS = tuple(range(1, 18))
 
 
-def variants(algorithm: str, num_ranks: int) -> list[Plan]:
+def variants(algorithm: str, collective: str, num_ranks: int) -> list[Plan]:
     """Plans with several channels, chunks, orders and servers."""
-    plan = in_order(algorithm, num_ranks)
+    plan = natural((algorithm, collective), num_ranks)
     backwards = tuple(reversed(range(num_ranks)))
     return [
         plan,
@@ -35,7 +35,7 @@ def variants(algorithm: str, num_ranks: int) -> list[Plan]:
 
 
 def with_rows(schedule: Schedule, rows: Rows) -> Schedule:
-    return replace(schedule, blocks=(Block(rows),))
+    return replace(schedule, blocks=(Block(rows),), places=None)
 
 
 def is_proved(schedule: Schedule) -> bool:
@@ -47,16 +47,16 @@ def is_proved(schedule: Schedule) -> bool:
 
 
 @pytest.mark.parametrize("num_ranks", RANKS)
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_schedule_is_its_collective(algorithm: str, num_ranks: int) -> None:
-    for plan in variants(algorithm, num_ranks):
+@every_way
+def test_every_schedule_is_its_collective(algorithm: str, collective: str, num_ranks: int) -> None:
+    for plan in variants(algorithm, collective, num_ranks):
         prove(plan.schedule())
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3, 5, 8])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_mutant_is_caught(algorithm: str, num_ranks: int) -> None:
-    schedule = in_order(algorithm, num_ranks, num_chunks=2).schedule()
+@every_way
+def test_every_mutant_is_caught(algorithm: str, collective: str, num_ranks: int) -> None:
+    schedule = natural((algorithm, collective), num_ranks, num_chunks=2).schedule()
     rows = schedule.rows()
     everything = np.arange(len(rows))
     for row in everything:

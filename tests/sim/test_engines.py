@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS
 from sim.engines import ENGINES, engine
 from sim.engines.dependencies import groups
 from sim.engines.event import simulate_rows
@@ -23,6 +22,7 @@ from sim.prediction import Prediction
 from sim.profile import IDEAL, load_profile
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
 from sim.workload import Workload
+from tests.sim.ways import every_way, natural
 from tests.support import examples
 from topo.cluster import Cluster
 from topo.errors import Deadlock, RouteError
@@ -34,7 +34,6 @@ MIB, GIB = 2**20, 2**30
 BANDWIDTH, LATENCY = 200e9, 1e-6
 
 every_engine = pytest.mark.parametrize("engine_name", ENGINES)
-every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
 
 
 def star(num_ranks: int) -> Topology:
@@ -54,6 +53,30 @@ def test_a_ring_takes_its_closed_form(num_ranks: int, num_bytes: int, engine_nam
 
 
 @every_engine
+@pytest.mark.parametrize("collective", ["reduce_scatter", "all_gather"])
+@pytest.mark.parametrize(("num_ranks", "num_bytes"), [(2, MIB), (8, GIB), (129, 129 * MIB)])
+def test_half_a_ring_takes_half_its_time(collective: str, num_ranks: int, num_bytes: int, engine_name: str) -> None:
+    run = ran(star(num_ranks), in_order("ring", num_ranks, collective=collective), num_bytes, engine_name)
+    expected = (num_ranks - 1) * (LATENCY + num_bytes / (num_ranks * BANDWIDTH))
+    assert run.duration_s == pytest.approx(expected, rel=1e-9)
+    assert run.busbw_bytes_per_s == pytest.approx(run.wire_bytes_per_s)
+
+
+@every_engine
+@pytest.mark.parametrize("collective", ["broadcast", "reduce"])
+@pytest.mark.parametrize(("num_ranks", "num_chunks"), [(2, 1), (8, 64), (8, 512), (65, 16)])
+def test_a_chain_fills_once_and_then_takes_a_chunk_per_hop(
+    collective: str, num_ranks: int, num_chunks: int, engine_name: str
+) -> None:
+    """A hop's latency overlaps the next chunk, so that it is paid once per hop, and the transmission once per chunk."""
+    plan = in_order("ring", num_ranks, collective=collective, num_chunks=num_chunks)
+    run = ran(star(num_ranks), plan, 64 * MIB, engine_name)
+    chunk_s = 64 * MIB / num_chunks / BANDWIDTH
+    expected = (num_ranks - 1) * (LATENCY + chunk_s) + (num_chunks - 1) * chunk_s
+    assert run.duration_s == pytest.approx(expected, rel=1e-9 if engine_name == "event" else 0.01)
+
+
+@every_engine
 @pytest.mark.parametrize(("num_ranks", "expected_us"), [(8, 75_163.92768), (1024, 10_984_380.85952)])
 def test_in_cast_to_a_parameter_server_is_not_free(num_ranks: int, expected_us: float, engine_name: str) -> None:
     run = ran(star(num_ranks), in_order("parameter-server", num_ranks), GIB, engine_name)
@@ -69,18 +92,20 @@ def test_an_all_to_all_takes_its_closed_form(num_ranks: int, expected_us: float,
 
 
 @every_engine
-@every_algorithm
-def test_one_rank_moves_nothing(algorithm: str, engine_name: str) -> None:
-    run = ran(star(1), in_order(algorithm, 1), 8, engine_name)
+@every_way
+def test_one_rank_moves_nothing(algorithm: str, collective: str, engine_name: str) -> None:
+    run = ran(star(1), natural((algorithm, collective), 1), 8, engine_name)
     assert (run.duration_s, run.algbw_bytes_per_s, run.limiting) == (0.0, None, None)
 
 
 @every_engine
-@every_algorithm
+@every_way
 @given(num_ranks=st.integers(2, 14), elements=st.integers(1, 10**6), chunks=st.integers(1, 5))
 @settings(max_examples=examples(25), deadline=None)
-def test_bounds_and_conservation(algorithm: str, engine_name: str, num_ranks: int, elements: int, chunks: int) -> None:
-    plan = in_order(algorithm, num_ranks, num_channels=1 + chunks % 2, num_chunks=chunks)
+def test_bounds_and_conservation(
+    algorithm: str, collective: str, engine_name: str, num_ranks: int, elements: int, chunks: int
+) -> None:
+    plan = natural((algorithm, collective), num_ranks, 1 + chunks % 2, chunks)
     run = ran(star(num_ranks), plan, 4 * elements, engine_name)
     busiest = max(load.num_bytes / load.bandwidth_bytes_per_s for load in run.link_loads)
     assert run.duration_s >= busiest * (1 - 1e-9)
@@ -93,7 +118,7 @@ def test_bounds_and_conservation(algorithm: str, engine_name: str, num_ranks: in
     assert down == pytest.approx(up, rel=1e-9)
 
 
-@every_algorithm
+@every_way
 @given(
     num_ranks=st.integers(1, 14),
     elements=st.integers(1, 10**6),
@@ -102,13 +127,13 @@ def test_bounds_and_conservation(algorithm: str, engine_name: str, num_ranks: in
 )
 @settings(max_examples=examples(40), deadline=None)
 def test_engines_agree_on_whole_and_on_slow_links(
-    algorithm: str, num_ranks: int, elements: int, chunks: int, slow: float
+    algorithm: str, collective: str, num_ranks: int, elements: int, chunks: int, slow: float
 ) -> None:
     """Folded or row by row, event answers the same; steady within 1 %."""
     machine = star(num_ranks)
     first, *rest = machine.links
     machine = replace(machine, links=(replace(first, bandwidth_bytes_per_s=first.bandwidth_bytes_per_s * slow), *rest))
-    plan = in_order(algorithm, num_ranks, num_channels=1 + chunks % 2, num_chunks=chunks)
+    plan = natural((algorithm, collective), num_ranks, 1 + chunks % 2, chunks)
     schedule, network = plan.schedule(), network_of(machine, IDEAL)
     per_buffer = schedule.num_chunks // schedule.num_buffers
     workload = Workload(plan.collective, 4 * per_buffer * max(1, elements // per_buffer))
@@ -118,10 +143,10 @@ def test_engines_agree_on_whole_and_on_slow_links(
 
 
 @every_engine
-@every_algorithm
+@every_way
 @pytest.mark.parametrize("num_ranks", [3, 6, 12])
-def test_monotone_in_size_and_in_bandwidth(algorithm: str, num_ranks: int, engine_name: str) -> None:
-    plan = in_order(algorithm, num_ranks, num_chunks=4)
+def test_monotone_in_size_and_in_bandwidth(algorithm: str, collective: str, num_ranks: int, engine_name: str) -> None:
+    plan = natural((algorithm, collective), num_ranks, num_chunks=4)
     times = [ran(star(num_ranks), plan, num_bytes, engine_name).duration_s for num_bytes in (8, 1000, MIB, 10 * MIB)]
     assert times == sorted(times)
     machine = star(num_ranks)
@@ -132,13 +157,13 @@ def test_monotone_in_size_and_in_bandwidth(algorithm: str, num_ranks: int, engin
 
 
 @every_engine
-@every_algorithm
+@every_way
 @given(seed=st.integers(0, 2**31))
 @settings(max_examples=10, deadline=None)
 def test_relabelling_the_ranks_of_a_symmetric_machine_changes_nothing(
-    algorithm: str, engine_name: str, seed: int
+    algorithm: str, collective: str, engine_name: str, seed: int
 ) -> None:
-    machine, plan = star(6), in_order(algorithm, 6, num_chunks=3)
+    machine, plan = star(6), natural((algorithm, collective), 6, num_chunks=3)
     shuffled = replace(machine, gpu_ids=tuple(np.random.default_rng(seed).permutation(machine.gpu_ids).tolist()))
     expected = ran(machine, plan, MIB, engine_name).duration_s
     assert ran(shuffled, plan, MIB, engine_name).duration_s == pytest.approx(expected, rel=1e-9)
@@ -171,16 +196,16 @@ def test_a_run_that_cannot_finish_names_its_transfers(engine_name: str) -> None:
 
 
 @every_engine
-@every_algorithm
-def test_empty_chunks_cost_nothing(algorithm: str, engine_name: str) -> None:
+@every_way
+def test_empty_chunks_cost_nothing(algorithm: str, collective: str, engine_name: str) -> None:
     """8 bytes over 13 ranks: two elements travel, the other chunks are empty."""
-    run = ran(star(13), in_order(algorithm, 13, num_chunks=4), 8, engine_name)
+    run = ran(star(13), natural((algorithm, collective), 13, num_chunks=4), 8, engine_name)
     assert 0 < run.duration_s < 25 * LATENCY
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_dependencies_open_every_group_once(algorithm: str) -> None:
-    schedule = in_order(algorithm, 7, num_channels=2, num_chunks=3).schedule()
+@every_way
+def test_dependencies_open_every_group_once(algorithm: str, collective: str) -> None:
+    schedule = natural((algorithm, collective), 7, 2, 3).schedule()
     found = groups(schedule)
     assert found.sizes.sum() == 2 * schedule.num_rows
     assert found.writes[found.write].all()
@@ -284,11 +309,11 @@ def test_an_inactive_link_is_no_way() -> None:
 
 
 @pytest.mark.parametrize("fabric", ["flat", "rail", "fat-tree:2,nodes_per_leaf=2"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_folded_cluster_costs_what_the_explicit_one_does(algorithm: str, fabric: str) -> None:
+@every_way
+def test_a_folded_cluster_costs_what_the_explicit_one_does(algorithm: str, collective: str, fabric: str) -> None:
     cluster = load_topology("dgx-h100", nodes=4, fabric=fabric)
     assert isinstance(cluster, Cluster)
-    workload = Workload(ALGORITHMS[algorithm].collectives[0], 64 * MIB)
+    workload = Workload(collective, 64 * MIB)
     profile = load_profile("auto", cluster)
     folded = Simulator(cluster, profile)
     plan = folded.plan(workload, algorithm)
@@ -300,12 +325,13 @@ def test_a_folded_cluster_costs_what_the_explicit_one_does(algorithm: str, fabri
 
 @pytest.mark.parametrize("shape", ["ring", "fully-connected", "switch"])
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 4, 7])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_shape_runs_every_algorithm(algorithm: str, num_ranks: int, shape: str) -> None:
+@every_way
+def test_every_shape_runs_every_way(algorithm: str, collective: str, num_ranks: int, shape: str) -> None:
     machine = synthetic(f"{shape}:{num_ranks},bandwidth=200GB/s,latency=1us")
-    run = predict(machine, Workload(ALGORITHMS[algorithm].collectives[0], MIB), algorithm=algorithm)
-    expected = 2 * (num_ranks - 1) * (LATENCY + MIB / (num_ranks * BANDWIDTH))
-    if algorithm == "ring":
+    run = predict(machine, Workload(collective, MIB), algorithm=algorithm)
+    halves = {"all_reduce": 2, "reduce_scatter": 1, "all_gather": 1}
+    if algorithm == "ring" and collective in halves:
+        expected = halves[collective] * (num_ranks - 1) * (LATENCY + MIB / (num_ranks * BANDWIDTH))
         assert run.duration_s == pytest.approx(expected, rel=1e-5)
 
 

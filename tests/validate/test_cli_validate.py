@@ -89,12 +89,11 @@ def test_a_collective_is_run_by_what_can_run_it_in_whole_parts() -> None:
     result = validate("run", "--collective", "allgather", *options, "--timeout", "120", "--format", "json")
     assert result.exit_code == 0, result.stderr
     rows = json.loads(result.stdout)["rows"]
+    assert all(row["predicted_s"] > 0 for row in rows)
     assert [(row["num_bytes"], row["algorithm"], row["correct"]) for row in rows] == [
-        (12, "builtin", True),
-        (1020, "builtin", True),
+        (num_bytes, name, True) for num_bytes in (12, 1020) for name in ("builtin", "ring")
     ]
     assert "rounded as by nccl-tests: 12 B, 1020 B" in result.stderr
-    assert "nothing is predicted: no algorithm here runs all_gather" in result.stderr
 
 
 @needs_torch
@@ -119,8 +118,8 @@ def test_without_torch_the_exit_status_is_3(monkeypatch: pytest.MonkeyPatch) -> 
     [
         (["--backend", "gloo", "--algorithm", "rign"], "did you mean 'ring'?"),
         (
-            ["--backend", "gloo", "--collective", "broadcast", "--algorithm", "ring"],
-            "ring runs all_reduce, not broadcast",
+            ["--backend", "gloo", "--collective", "broadcast", "--algorithm", "tree"],
+            "tree runs all_reduce, not broadcast",
         ),
         (["--backend", "gloo", "--algorithm", "direct"], "not all_reduce: that is run by builtin, ring, tree"),
         (["--backend", "gloo", "--collective", "allredcue"], "unknown collective"),

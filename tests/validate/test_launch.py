@@ -24,15 +24,18 @@ from sim.algorithms import ALGORITHMS
 from sim.plan import in_order
 from sim.schedule import Block, Schedule
 from sim.workload import REDUCTIONS, Workload
+from tests.sim.ways import WAYS, natural
 from tests.support import ROOT
 from tests.validate.schedules import all_gather, recursive_doubling, reduce_scatter, rotation
 from topo.errors import EnvironmentMissing, MeasurementError
 from validate import launch as launch_module
+from validate.backends import BUILTIN_IN_PARTS
 from validate.jobs import Job, Run, run_from_plain, run_to_plain
 from validate.launch import Outcome, launch
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: no processes are started")
 ALL_REDUCE = [name for name, row in ALGORITHMS.items() if "all_reduce" in row.collectives]
+OTHER_WAYS = [way for way in WAYS if way[1] in BUILTIN_IN_PARTS and way[1] != "all_reduce"]
 SIZES = (8, 4 * 1001, 256 * 1024)
 """Fewer elements than ranks; a prime number of chunks' worth; large enough for gloo's large-message path."""
 
@@ -48,6 +51,12 @@ def schedules(num_ranks: int) -> dict[str, Schedule]:
     server = replace(in_order("parameter-server", num_ranks, num_chunks=2), servers=(0, num_ranks), helpers=("host",))
     found["parameter-server, helper"] = server.schedule()
     return found
+
+
+def backwards(way: tuple[str, str], num_ranks: int) -> Schedule:
+    """Over ranks against their order, beginning at the last but one."""
+    order = tuple((num_ranks - 2 - place) % num_ranks for place in range(num_ranks))
+    return replace(natural(way, num_ranks), rings=(order,)).schedule()
 
 
 def quick(workload: Workload, name: str, schedule: Schedule | None, **more: object) -> Job:
@@ -66,6 +75,13 @@ def test_every_algorithm_gives_exact_results(num_ranks: int) -> None:
         quick(Workload("all_reduce", 1000, dtype, "avg"), "ring", in_order("ring", num_ranks).schedule())
         for dtype in ("int8", "uint8", "float16", "bfloat16", "int64", "float64")
     ]
+    jobs += [
+        quick(Workload(way[1], num_bytes, reduction=reduction), " ".join(way), natural(way, num_ranks, 2, 3).schedule())
+        for way in OTHER_WAYS
+        for reduction in ("avg", "max")
+        for num_bytes in SIZES
+    ]
+    jobs += [quick(Workload(way[1], 4096), f"{way[0]} backwards", backwards(way, num_ranks)) for way in OTHER_WAYS]
     gradients = [quick(*job, contributions=gradients_of(num_ranks)) for job in averages(num_ranks)]
     outcome = launch(Run("gloo", num_ranks, (*jobs, *gradients)), timeout_s=TIMEOUT_S)
     assert outcome.failure is None

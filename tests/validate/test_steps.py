@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.algorithms import ALGORITHMS
-from sim.collective import collective
+from sim.collective import collective as find_collective
 from sim.plan import in_order
 from sim.prove import run
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
 from sim.workload import Workload
+from tests.sim.ways import every_way, natural
 from tests.validate.schedules import all_gather, recursive_doubling, reduce_scatter, rotation
 from topo.errors import ScheduleError
 from validate.backends.steps import Step, chunk_bounds, staging_elements, steps_of
@@ -58,22 +58,22 @@ def deliver(step: Step, agent: int, held: np.ndarray, mail: dict[tuple[int, int,
 
 
 def start_values(schedule: Schedule) -> np.ndarray:
-    before = collective(schedule.collective).before(schedule.num_ranks, schedule.num_chunks)
+    before = find_collective(schedule.collective).before(schedule.num_ranks, schedule.num_chunks)
     values = np.random.default_rng(1).integers(1, 2**60, size=before.shape, dtype=np.uint64)
     return np.where(before, values, np.uint64(0))
 
 
 def same_as_interpreter(schedule: Schedule) -> None:
     start = start_values(schedule)
-    before = collective(schedule.collective).before(schedule.num_ranks, schedule.num_chunks)
+    before = find_collective(schedule.collective).before(schedule.num_ranks, schedule.num_chunks)
     value, filled = run(schedule, start, before)
     np.testing.assert_array_equal(execute(schedule, start)[filled], value[filled])
 
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 5, 8])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_agents_together_do_what_the_interpreter_does(algorithm: str, num_ranks: int) -> None:
-    plan = in_order(algorithm, num_ranks, num_channels=2, num_chunks=3)
+@every_way
+def test_agents_together_do_what_the_interpreter_does(algorithm: str, collective: str, num_ranks: int) -> None:
+    plan = natural((algorithm, collective), num_ranks, 2, 3)
     same_as_interpreter(plan.schedule())
     same_as_interpreter(replace(plan, servers=(0, num_ranks), helpers=("numa0",)).schedule())
 

@@ -88,7 +88,7 @@ class NcclPlanner:
             chunk_bytes=choice.chunk_bytes,
             instead_of=instead_of,
         )
-        if not ALGORITHMS[choice.algorithm].pipelined:
+        if not ALGORITHMS[choice.algorithm].pipelines(choice.collective):
             return plan
         per_channel = -(-choice.num_bytes // num_channels)
         return replace(plan, num_chunks=options.num_chunks or -(-per_channel // choice.chunk_bytes))
