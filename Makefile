@@ -12,7 +12,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PIP_USER := 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test check bench format clean
+.PHONY: help setup demo test check bench runs format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make setup   make .venv with .venv/bin/topo in it (PYTHON=... picks the interpreter)'
 	@echo 'make check   what CI runs: ruff, mypy and the tests'
 	@echo 'make bench   time whole predictions and write docs/performance.md'
+	@echo 'make runs    rebuild the published runs that are shipped, from the corpus'
 	@echo 'make format  lay out the code as the check wants it'
 	@echo 'make clean   remove .venv, caches and build leftovers'
 
@@ -60,6 +61,9 @@ check: setup
 bench: setup
 	@mkdir -p build
 	$(RUN) tests/bench/run.py build/bench.json docs/performance.md
+
+runs: setup
+	$(RUN) -m tests.published_runs
 
 format: setup
 	$(RUN) -m ruff format .

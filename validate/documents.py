@@ -6,9 +6,10 @@ from pathlib import Path
 
 from sim.collective import collective
 from topo.errors import CaptureError, MeasurementError
-from validate import published
+from validate.inspector import from_inspector
 from validate.measurement import Measurement, Setting
 from validate.measurement_set import Hints, MeasurementSet, workload_of
+from validate.published import document
 from validate.tables import from_nccl_tests
 from validate.words import counted
 
@@ -29,25 +30,28 @@ def read_measurements(path: Path, hints: Hints | None = None) -> MeasurementSet:
 def parse_measurements(text: str, source: str, hints: Hints) -> MeasurementSet:
     """The measurements in a text; the format is found out from the text."""
     from topo.jsonio import decode, schema_of
-    from topo.readers import nccl_tests, nccl_tests_json
+    from topo.readers import nccl_inspector, nccl_tests, nccl_tests_json
 
     schema = schema_of(text)
     if schema == SCHEMA:
         return _as_hinted(decode(text, MeasurementSet, SCHEMA, source, derived=DERIVED), source, hints)
-    if schema == published.SCHEMA:
-        return _as_hinted(from_published(published.read(text, source), source), source, hints)
+    if schema == document.SCHEMA:
+        return _as_hinted(from_published(document.read(text, source), source), source, hints)
     if nccl_tests_json.sniff(text):
         return from_nccl_tests(nccl_tests_json.read(text, source), hints, place="result")
     if nccl_tests.sniff(text):
         return from_nccl_tests(nccl_tests.read(text, source), hints, place="line")
+    if nccl_inspector.sniff(text):
+        return from_inspector(nccl_inspector.read(text, source), hints)
     what = f"a document of schema {schema!r}" if schema else "in no known format"
     raise CaptureError(
-        f"{what}: read are nccl-tests (its text, or JSON by -J), measurement/1, and what topo validate run writes",
+        f"{what}: read are nccl-tests (its text, or JSON by -J), JSON lines of NCCL's Inspector, measurement/1, and "
+        "what topo validate run writes",
         source=source,
     )
 
 
-def from_published(found: published.Published, source: str) -> MeasurementSet:
+def from_published(found: document.Published, source: str) -> MeasurementSet:
     """A published run, one measurement for each size."""
     software = (Setting("nccl", found.software.nccl),) if found.software.nccl else ()
     environment = tuple(Setting(name, str(value)) for name, value in found.software.env.items())

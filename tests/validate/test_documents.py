@@ -11,10 +11,11 @@ from sim.workload import Workload
 from tests.support import NO_CORPUS, corpus_files
 from topo.errors import CaptureError, MeasurementError, NameChoiceError
 from topo.jsonio import encode
-from validate import loopback, published
+from validate import loopback
 from validate.documents import SCHEMA, Hints, MeasurementSet, parse_measurements, read_measurements
 from validate.loopback import PointToPoint
 from validate.measurement import Measurement, Setting
+from validate.published import document as published
 
 PUBLISHED = corpus_files("measurements/*.json")
 TITLES = "#  size  count  type  redop  root  time  algbw  busbw  #wrong"

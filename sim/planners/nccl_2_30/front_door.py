@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sim.planners.nccl_2_30.from_topology import spec_from_topology
 from sim.planners.nccl_2_30.options import NcclOptions
 from sim.planners.nccl_2_30.planner import NcclPlan, plan_nccl
+from sim.planners.nccl_2_30.requests import GraphSearch, find_graphs
 from topo.cluster import Cluster
 from topo.errors import TopologyError, UnitError
 
@@ -17,17 +18,21 @@ if TYPE_CHECKING:
     from topo.topology import Topology
 
 
-def plan_machine(machine: Topology | Cluster, environment: Mapping[str, str]) -> NcclPlan:
+def plan_machine(
+    machine: Topology | Cluster, environment: Mapping[str, str], search: GraphSearch = find_graphs
+) -> NcclPlan:
     """What NCCL builds on the machine under these variables; TopologyError where that cannot be told.
 
     In a cluster NICs have the rate of their port to the fabric. A topology of several hosts that no NVLink joins is
-    planned as copies of the first one.
+    planned as copies of the first one. `search` finds the graphs of each domain.
     """
     options = NcclOptions.from_environment(environment)
     if isinstance(machine, Cluster):
-        return plan_nccl(spec_from_topology(_with_port_rates(machine)), num_copies=machine.count, options=options)
+        return plan_nccl(
+            spec_from_topology(_with_port_rates(machine)), num_copies=machine.count, options=options, search=search
+        )
     node, copies = _first_host(machine)
-    return plan_nccl(spec_from_topology(node), num_copies=copies, options=options)
+    return plan_nccl(spec_from_topology(node), num_copies=copies, options=options, search=search)
 
 
 def environment_of(options: Options) -> dict[str, str]:

@@ -14,7 +14,7 @@ from sim.planners.nccl_2_30.launch import WARP, Communicator, max_threads, num_c
 from sim.planners.nccl_2_30.machine import Machine
 from sim.planners.nccl_2_30.nvls import NvlsShape, nvls_shape
 from sim.planners.nccl_2_30.options import ALGORITHMS, PROTOCOLS, NcclOptions
-from sim.planners.nccl_2_30.requests import why_no_nvls
+from sim.planners.nccl_2_30.requests import GraphSearch, find_graphs, why_no_nvls
 from sim.planners.nccl_2_30.rules import SIMPLE_ONLY, why_barred, why_missing, why_unsupported
 from sim.planners.nccl_2_30.spec import SystemSpec
 from sim.planners.nccl_2_30.tuner import GRAPH_OF, TunerTable, tune
@@ -158,10 +158,12 @@ class NcclPlan:
         )
 
 
-def plan_nccl(spec: SystemSpec, *, num_copies: int = 1, options: NcclOptions | None = None) -> NcclPlan:
+def plan_nccl(
+    spec: SystemSpec, *, num_copies: int = 1, options: NcclOptions | None = None, search: GraphSearch = find_graphs
+) -> NcclPlan:
     """What NCCL 2.30.7 builds on `num_copies` identical copies of a machine (one host, or one NVLink domain)."""
     options = options or NcclOptions()
-    wiring = wire(spec, num_copies, options)
+    wiring = wire(spec, num_copies, options, search)
     machine = machine_of(wiring)
     return NcclPlan(
         wiring=wiring,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from sim.planners.nccl_2_30.domains import Domain
 from sim.planners.nccl_2_30.graphs import Graph, Pattern, Request
@@ -14,6 +15,14 @@ from sim.planners.nccl_2_30.search import search_graph
 MAX_SEARCHED_CHANNELS = 32
 MAX_DIRECT_HEADS = 8
 COLLNET_MAX_LOCAL_RANKS = 8
+
+
+class GraphSearch(Protocol):
+    """What finds the graphs of a domain: `find_graphs`, or something that remembers its answers."""
+
+    def __call__(self, domain: Domain, options: NcclOptions, *, collnet: bool = False) -> Mapping[str, Graph]:
+        """The graphs by name."""
+        ...
 
 
 def find_graphs(domain: Domain, options: NcclOptions, *, collnet: bool = False) -> dict[str, Graph]:

@@ -20,7 +20,7 @@ from sim.planners.nccl_2_30.graphs import Graph
 from sim.planners.nccl_2_30.nvls import NvlsTree, build_nvls_trees
 from sim.planners.nccl_2_30.options import NcclOptions
 from sim.planners.nccl_2_30.p2p import PointToPoint, point_to_point
-from sim.planners.nccl_2_30.requests import collnet_works, find_graphs
+from sim.planners.nccl_2_30.requests import GraphSearch, collnet_works, find_graphs
 from sim.planners.nccl_2_30.spec import SystemSpec
 from topo.errors import TopologyError
 
@@ -50,14 +50,17 @@ class Wiring:
         return len(self.rings)
 
 
-def wire(spec: SystemSpec, num_copies: int, options: NcclOptions) -> Wiring:
-    """Everything that NCCL builds on `num_copies` identical copies of a machine (one host, or one NVLink domain)."""
+def wire(spec: SystemSpec, num_copies: int, options: NcclOptions, search: GraphSearch = find_graphs) -> Wiring:
+    """Everything that NCCL builds on `num_copies` identical copies of a machine (one host, or one NVLink domain).
+
+    `search` finds a domain's graphs; a caller that plans one machine many times may give one that remembers.
+    """
     ranks_per_copy = _check_ranks(spec)
     spec = fuse_nics(spec, options)
     domains = find_domains(spec, num_copies, options)
     num_nodes, num_ranks = num_copies * len(domains), num_copies * ranks_per_copy
     collnet = collnet_works(domains, options, num_nodes)
-    domain_graphs = tuple(find_graphs(domain, options, collnet=collnet) for domain in domains)
+    domain_graphs = tuple(search(domain, options, collnet=collnet) for domain in domains)
     graphs = agree(domain_graphs)
     num_channels = final_num_channels(
         graphs,

@@ -1,0 +1,201 @@
+"""Published runs: what is shipped is what was restated, and what cannot be scored is set aside with its reason."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.published_runs import lines_of
+from tests.support import NO_CORPUS, corpus_files
+from topo.errors import MeasurementError
+from topo.presets import preset
+from topo.writers import write
+from validate.published.cases import Cases, cases_of
+from validate.published.document import SCHEMA, read
+from validate.published.machines import Machines
+from validate.published.runs import SHIPPED, runs_in, shipped_runs
+from validate.published.settings import nccl_version, settings_of
+
+MEASUREMENTS = corpus_files("measurements/*.json")
+
+
+def document(**changes: Any) -> dict[str, Any]:
+    """A small run on two GPUs of a DGX, with these top-level keys changed."""
+    machine = {
+        "topology": "machines/dgx-a100.xml",
+        "description": "half of it",
+        "nodes": 1,
+        "gpus_per_node": 2,
+        "class": "A100-test",
+        "assumed": None,
+    }
+    plain = {
+        "schema": SCHEMA,
+        "id": "900",
+        "name": "mine",
+        "source": "my own desk",
+        "machine": machine,
+        "collective": "all_reduce",
+        "num_ranks": 2,
+        "algorithm": None,
+        "protocol": None,
+        "num_channels": None,
+        "dtype": "float",
+        "reduction": "sum",
+        "software": {"nccl": "2.30.7", "gpus_per_process": 1, "env": {}},
+        "quality": "healthy",
+        "quality_basis": "mine",
+        "explanation": "",
+        "samples": [{"num_bytes": 1024, "time_s": 1e-5}, {"num_bytes": 1 << 20, "time_s": 5e-5}],
+    }
+    machine.update(changes.pop("machine", {}))
+    return {**plain, **changes}
+
+
+def cases_from(folder: Path, *documents: dict[str, Any], machines: Path | None = None) -> Cases:
+    folder.mkdir(exist_ok=True)
+    for number, plain in enumerate(documents):
+        (folder / f"{number}.json").write_text(json.dumps(plain))
+    found = runs_in(folder)
+    made = cases_of(found.runs, machines)
+    return Cases(made.cases, (*found.set_aside, *made.set_aside), made.remarks)
+
+
+@pytest.mark.corpus
+@pytest.mark.skipif(not MEASUREMENTS, reason=NO_CORPUS)
+def test_what_is_shipped_is_what_the_corpus_holds() -> None:
+    assert SHIPPED.read_text() == lines_of(MEASUREMENTS), "rebuild it with `make runs`"
+
+
+def test_every_shipped_run_is_read_and_says_where_it_is_from() -> None:
+    runs = shipped_runs()
+    assert len({(run.id, run.name) for run in runs}) == len(runs) == 224
+    assert all(run.source and run.quality_basis for run in runs)
+    assert sum(len(run.samples) for run in runs) == 2746
+
+
+def test_every_machine_of_the_shipped_runs_is_a_preset_that_is_large_enough() -> None:
+    machines = Machines()
+    for run in shipped_runs():
+        assert machines.machine_of(run).num_ranks == run.num_ranks
+
+
+def test_a_run_becomes_a_case_with_the_choices_of_its_settings(tmp_path: Path) -> None:
+    software = {"nccl": "2.30.7", "gpus_per_process": 2, "env": {"NCCL_ALGO": "Tree", "NCCL_IB_TC": 3, "FI_X": 1}}
+    (case,) = cases_from(tmp_path, document(software=software)).cases
+    assert {choice.algorithm for choice in case.choices if choice} == {"tree"}
+    assert (case.name, case.collective, case.num_ranks, case.num_nodes) == ("900-mine", "all_reduce", 2, 1)
+    assert (case.gpus_per_process, case.nccl_version, case.machine_class) == (2, (2, 30, 7), "A100-test")
+    assert case.measured_s.tolist() == [1e-5, 5e-5]
+    assert case.only([1]).num_bytes.tolist() == [1 << 20]
+
+
+def test_what_a_run_forced_is_what_is_planned(tmp_path: Path) -> None:
+    (case,) = cases_from(tmp_path, document(algorithm="ring", protocol="simple", num_channels=3)).cases
+    ways = {(row.algorithm, row.protocol) for row in case.choices if row}
+    assert ways == {("ring", "simple")}
+    assert case.plan.wiring.num_channels == 3
+
+
+def test_what_nccl_cannot_do_is_planned_as_its_own_choice_and_said(tmp_path: Path) -> None:
+    made = cases_from(tmp_path, document(algorithm="nvls"))
+    assert all(choice and choice.algorithm != "nvls" for choice in made.cases[0].choices)
+    assert "NCCL 2.30 cannot do what was forced (NCCL has no algorithm left" in made.remarks[0]
+
+
+@pytest.mark.parametrize("collective", ["all_to_all", "alltoall", "sendrecv"])
+def test_sends_and_receives_are_cases_without_a_choice(tmp_path: Path, collective: str) -> None:
+    (case,) = cases_from(tmp_path, document(collective=collective)).cases
+    assert case.choices == (None, None)
+
+
+def test_a_setting_that_the_planner_does_not_know_is_left_out_and_said() -> None:
+    software = {"nccl": None, "gpus_per_process": None, "env": {"NCCL_AGLO": "Ring", "NCCL_NTHREADS": 256}}
+    found = settings_of(read(json.dumps(document(software=software))))
+    assert found.environment == (("NCCL_NTHREADS", "256"),)
+    assert "did you mean 'NCCL_ALGO'" in found.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "num_rows", "reason"),
+    [
+        ({"num_ranks": 8}, 2, "8 ranks are stated, but 1 node of 2 GPUs are 2"),
+        ({"machine": {"nodes": 2}}, 2, "2 ranks are stated, but 2 nodes of 2 GPUs are 4"),
+        ({"machine": {"gpus_per_node": 9}, "num_ranks": 9}, 2, "9 GPUs of each node take part, but .* has 8"),
+        ({"machine": {"gpus_per_node": 1}, "num_ranks": 1}, 2, "a single rank moves nothing"),
+        ({"machine": {"nodes": 0}, "num_ranks": 0}, 2, "0 nodes of 2 GPUs"),
+        ({"machine": {"topology": "machines/dgx-a1000.xml"}}, 2, "no preset is called 'dgx-a1000': .*--machines"),
+        ({"collective": "all_reduec"}, 2, "unknown collective 'all_reduec': did you mean 'all_reduce'"),
+        ({"samples": []}, 0, "no sample is left"),
+        ({"samples": [{"num_bytes": 8, "time_s": 0}]}, 1, "no positive, finite size and time: 8 bytes in 0 s"),
+        ({"samples": [{"num_bytes": 8, "time_s": 1e-5, "wrong": 3}]}, 0, r"\$\.samples\[0\]\.wrong is no key here"),
+        ({"quality": "healty"}, 0, "did you mean 'healthy'"),
+    ],
+)
+def test_a_run_that_cannot_be_trusted_is_set_aside(
+    tmp_path: Path, changes: dict[str, Any], num_rows: int, reason: str
+) -> None:
+    made = cases_from(tmp_path, document(name="good"), document(**changes))
+    assert [case.run.name for case in made.cases] == ["good"]
+    assert re.search(reason, made.set_aside[0].reason)
+    assert made.set_aside[0].num_rows == num_rows
+
+
+def test_a_bad_sample_goes_alone(tmp_path: Path) -> None:
+    samples = [{"num_bytes": 8, "time_s": -1.0}, {"num_bytes": 0, "time_s": 1.0}, {"num_bytes": 8, "time_s": 1.0}]
+    made = cases_from(tmp_path, document(samples=samples))
+    assert [len(case.samples) for case in made.cases] == [1]
+    assert [row.num_rows for row in made.set_aside] == [2]
+
+
+def test_a_machine_of_unlike_gpus_is_refused(tmp_path: Path) -> None:
+    xml = mixed_machine()
+    folder = tmp_path / "machines"
+    folder.mkdir()
+    (folder / "odd.xml").write_text(xml)
+    plain = document(machine={"topology": "machines/odd.xml"})
+    made = cases_from(tmp_path / "data", plain, machines=tmp_path)
+    assert "mixes GPUs of compute capability 8.0 and 9.0" in made.set_aside[0].reason
+
+
+def mixed_machine() -> str:
+    """A DGX as NCCL's XML, of which the second GPU is of the next generation."""
+    first, second, *rest = write(preset("dgx-a100"), "nccl-xml").split('sm="80"')
+    return f'{first}sm="80"{second}sm="90"' + 'sm="80"'.join(rest)
+
+
+def test_a_second_run_of_one_name_and_a_text_that_is_none_are_set_aside(tmp_path: Path) -> None:
+    (tmp_path / "zz.json").write_text("")
+    made = cases_from(tmp_path, document(), document())
+    assert len(made.cases) == 1
+    assert ["a second run of id 900" in row.reason or "empty" in row.reason for row in made.set_aside] == [True, True]
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty"])
+def test_a_folder_without_runs_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(MeasurementError, match=name):
+        runs_in(tmp_path / name)
+
+
+@pytest.mark.parametrize("machines", ["", "machines"])
+def test_machines_lie_where_their_paths_start(tmp_path: Path, machines: str) -> None:
+    (tmp_path / "machines").mkdir()
+    (tmp_path / "machines" / "my-box.xml").write_text(write(preset("dgx-h100"), "nccl-xml"))
+    plain = document(machine={"topology": "machines/my-box.xml"})
+    (case,) = cases_from(tmp_path / "data", plain, machines=tmp_path / machines).cases
+    assert case.num_ranks == 2
+    elsewhere = cases_from(tmp_path / "data", plain, machines=tmp_path / "data")
+    assert "has no machines/my-box.xml" in elsewhere.set_aside[0].reason
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [("2.22.3 in the log (v2.20.3-1)", (2, 22, 3)), ("2.27.7?", (2, 27, 7)), ("2.18", (2, 18)), ("unknown", None)],
+)
+def test_versions_are_read_out_of_what_people_write(text: str, numbers: tuple[int, ...] | None) -> None:
+    assert nccl_version(text) == numbers
