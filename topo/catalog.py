@@ -32,6 +32,7 @@ __all__ = [
     "pcie_effective_bytes_per_s",
     "pcie_generation",
     "pcie_generation_of",
+    "pcie_speed_words",
     "xgmi_bytes_per_s",
 ]
 
@@ -172,6 +173,11 @@ def pcie_generation(link_speed: str) -> int:
         return generation
     known = ", ".join(f"{speed / 1e9:g}" for speed in speeds)
     raise UnitError(f"cannot read {link_speed!r} as a PCIe speed: expected N GT/s, with N one of {known}")
+
+
+def pcie_speed_words(generation: int) -> str:
+    """The speed of a PCIe generation as Linux and NCCL write it: `16.0 GT/s PCIe` for 4; NameChoiceError if unknown."""
+    return f"{_pcie_row(generation, 1).transfers_per_s / 1e9:.1f} GT/s PCIe"
 
 
 def pcie_generation_of(bytes_per_s: float, width: int) -> int | None:

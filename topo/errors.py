@@ -5,6 +5,7 @@
     ├── TopologyError         a topology that breaks a structural rule
     ├── CaptureError          text of a machine that cannot be read or trusted
     ├── NameChoiceError       a name that is none of the known ones (says the nearest)
+    ├── ChangeError           a change to a machine that cannot be read or made
     ├── RouteError            two devices that no path joins
     ├── ScheduleError         a schedule that is malformed or is not the collective it claims to be
     ├── MeasurementError      a measurement that cannot be read or trusted
@@ -88,6 +89,14 @@ def nearest(given: str, known: Iterable[str]) -> list[str]:
         if (score := matcher.ratio() + part) >= _LEAST_ALIKE:
             scores[name] = score
     return sorted(scores, key=lambda name: -scores[name])[:_MOST_NEAR]
+
+
+class ChangeError(TopoError, ValueError):
+    """A change to a machine or a run that cannot be read or made: names the part of it that fails."""
+
+    def __init__(self, change: str, problem: str) -> None:
+        self.change = change
+        super().__init__(f"change {change!r}: {problem}")
 
 
 class RouteError(TopoError):

@@ -111,3 +111,8 @@ def gpu_model(name: str) -> GpuModel | None:
         if words.issuperset(needed.split()):
             return GpuModel(product, capability, links, pcie_generation, memory_gb_per_s * 1e9, source)
     return None
+
+
+def gpu_model_names() -> tuple[str, ...]:
+    """The words by which `gpu_model` knows each product, in the table's order."""
+    return tuple(needed for _, needed, *_ in _TABLE)
