@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from sim.cli_drawings import Drawings, drawing_options
 from sim.cli_options import planner_options, size_options, with_progress
 from topo.cli_common import Output, TopologyArgument, note, output_options, topology_argument
 
@@ -33,6 +34,7 @@ from topo.cli_common import Output, TopologyArgument, note, output_options, topo
 @click.option("--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, or a JSON file.")
 @click.option("--dtype", default="float32", show_default=True, help="Type of the elements.")
 @size_options("1K", "1G", 8)
+@drawing_options
 @output_options("table", "json", "csv", "md")
 def simulate(
     topology: TopologyArgument,
@@ -48,6 +50,7 @@ def simulate(
     profile: str,
     dtype: str,
     sizes: tuple[int, ...],
+    drawings: Drawings,
     output: Output,
 ) -> None:
     """Predict what a collective costs on TOPOLOGY, per size and algorithm, and name the link that limits it.
@@ -73,4 +76,5 @@ def simulate(
     predictions = [simulator.run(*what) for what in with_progress(todo, "simulated")]
     for sentence in notes_on(simulator, predictions):
         note(sentence)
+    drawings.write(simulator, predictions, [name for _, name in todo])
     output.emit(report_table(simulator, predictions), lambda: report_json(simulator, predictions))

@@ -39,16 +39,30 @@ def run(schedule: Schedule, start: Values, held: npt.NDArray[np.bool_]) -> tuple
     `start` and `held` are of shape (ranks, chunks). A helper's slot that holds nothing takes its first REDUCE as a
     COPY; to send from such a slot, or to reduce into a rank's, is a ScheduleError.
     """
-    shape = (schedule.num_agents, schedule.num_chunks)
-    value = np.zeros(shape, dtype=start.dtype)
-    filled = np.zeros(shape, dtype=bool)
-    value[: schedule.num_ranks], filled[: schedule.num_ranks] = np.where(held, start, 0), held
+    value, filled = _before(schedule, start, held)
     for rows in schedule.rows().by_step():
         _run_step(rows, value, filled, schedule.num_ranks)
     return value, filled
 
 
-def _run_step(rows: Rows, value: Values, filled: npt.NDArray[np.bool_], num_ranks: int) -> None:
+def sent_values(schedule: Schedule, start: Values, held: npt.NDArray[np.bool_]) -> Values:
+    """What each row of `schedule.rows()` carries when the same interpreter runs it from the same start."""
+    value, filled = _before(schedule, start, held)
+    steps = schedule.rows().by_step()
+    sent = [_run_step(rows, value, filled, schedule.num_ranks) for rows in steps]
+    return np.concatenate([np.zeros(0, dtype=start.dtype), *sent])
+
+
+def _before(schedule: Schedule, start: Values, held: npt.NDArray[np.bool_]) -> tuple[Values, npt.NDArray[np.bool_]]:
+    shape = (schedule.num_agents, schedule.num_chunks)
+    value = np.zeros(shape, dtype=start.dtype)
+    filled = np.zeros(shape, dtype=bool)
+    value[: schedule.num_ranks], filled[: schedule.num_ranks] = np.where(held, start, 0), held
+    return value, filled
+
+
+def _run_step(rows: Rows, value: Values, filled: npt.NDArray[np.bool_], num_ranks: int) -> Values:
+    """Runs the rows of one step in place; returns what each of them carried."""
     empty = np.flatnonzero(~filled[rows.src, rows.chunk])
     if len(empty):
         row = int(empty[0])
@@ -68,6 +82,7 @@ def _run_step(rows: Rows, value: Values, filled: npt.NDArray[np.bool_], num_rank
     value[rows.dst[copies], rows.chunk[copies]] = 0
     np.add.at(value, (rows.dst, rows.chunk), sent)
     filled[rows.dst, rows.chunk] = True
+    return sent
 
 
 def _explain(schedule: Schedule, before: npt.NDArray[np.bool_], rank: int, chunk: int, num_wrong: int) -> str:

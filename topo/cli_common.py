@@ -161,30 +161,31 @@ def finite(context: click.Context, option: click.Parameter, value: float | None)
     return value
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: str | bytes, option: str = "-o") -> None:
     """Writes a regular file whole or not at all: to a temporary one beside it, which then takes its name and mode.
 
-    A link is followed. What is no regular file (a device, a pipe, `/dev/stdout`) is written into and never replaced.
+    `option` is what the user gave the path with. A link is followed. What is no regular file (a device, a pipe,
+    `/dev/stdout`) is written into and never replaced.
     """
     import os
     import tempfile
 
+    data = content.encode() if isinstance(content, str) else content
     temporary = None
     try:
         if path.exists() and not path.is_file():
-            with path.open("w", encoding="utf-8") as stream:
-                stream.write(text)
+            path.write_bytes(data)
             return
         target = path.resolve()
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, delete=False) as stream:
+        with tempfile.NamedTemporaryFile("wb", dir=target.parent, delete=False) as stream:
             temporary = stream.name
-            stream.write(text)
+            stream.write(data)
         os.chmod(temporary, _mode_of(target))
         os.replace(temporary, target)
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise click.UsageError(f"-o {path}: cannot be written ({error.strerror})") from None
+        raise click.UsageError(f"{option} {path}: cannot be written ({error.strerror})") from None
 
 
 def _mode_of(path: Path) -> int:

@@ -16,7 +16,7 @@ from topo.topology import Device, Link, Topology
 from topo.writers import svg_layout as layout
 from topo.writers.hosts import NOT_TAKING_PART, idle_ids
 from topo.writers.svg_layout import Box, Row
-from topo.writers.svg_links import Bar, Stroke, Wires, room_below, stroke_width, trunks
+from topo.writers.svg_links import HUB_GAP, Bar, Stroke, Wires, room_below, stroke_width, trunks
 from topo.writers.svg_style import STYLE
 from topo.writers.svg_words import (
     attribute,
@@ -40,9 +40,12 @@ _LEGEND_COLUMN, _LEGEND_LINE = 280.0, 20.0
 _NETWORK_ROWS_GAP = 24.0
 
 
-def render(topology: Topology) -> str:
-    """The picture as text: a headline, hosts with their devices, the network's switches, and a legend of the rates."""
-    wires = Wires(topology, containment(topology).up_link)
+def render(topology: Topology, *, hub_gap: float = HUB_GAP) -> str:
+    """The picture as text: a headline, hosts with their devices, the network's switches, and a legend of the rates.
+
+    `hub_gap` are the pixels of the links that lead up to an NVSwitch or to a switch that GPUs hang on.
+    """
+    wires = Wires(topology, containment(topology).up_link, hub_gap)
     by_row = layout.packed(layout.hosts_of(topology, room_below(topology)))
     rows = layout.rows_of(by_row, wires.rooms_above(layout.rows_of(by_row, [0.0] * len(by_row))))
     bars = wires.bars(rows)

@@ -20,7 +20,9 @@ NEVER_LIMITS_BYTES_PER_S = 1e12
 
 STUB = 9
 TRUNK_X = MARGIN - 18
-BAR_PITCH = BAR_HEIGHT + 14
+HUB_GAP = 14.0
+"""Between the bar of a hub and what is below it."""
+
 _FLATTEST, _STEEPEST = 30.0, 220.0
 
 
@@ -106,9 +108,10 @@ def stroke_width(link: Link) -> float:
 class Wires:
     """The strokes of a topology whose boxes have their places."""
 
-    def __init__(self, topology: Topology, up_links: Mapping[str, Link]) -> None:
+    def __init__(self, topology: Topology, up_links: Mapping[str, Link], hub_gap: float = HUB_GAP) -> None:
         self.pairs = connections(topology)
         self._topology = topology
+        self._bar_pitch = BAR_HEIGHT + hub_gap
         self._tree = {(link.src, link.dst, link.kind) for link in up_links.values()}
         self._hubs = {device.id: device for device in topology.of_kind(*HUB_KINDS)}
         self.bar_hubs = tuple(hub for hub in self._hubs.values() if self._has_gpus(hub))
@@ -133,7 +136,7 @@ class Wires:
             if self._is_arc(pair, boxes)
         ]
         num_bars = len(self._bar_hubs_of(boxes))
-        return (0.75 * max(arcs) + 10 if arcs else 0.0) + num_bars * BAR_PITCH + (0 if arcs or num_bars else STUB)
+        return (0.75 * max(arcs) + 10 if arcs else 0.0) + num_bars * self._bar_pitch + (0 if arcs or num_bars else STUB)
 
     def _bar_hubs_of(self, boxes: Mapping[str, Box]) -> list[Device]:
         return [hub for hub in self.bar_hubs if any(link.src in boxes for link in self.members(hub))]
@@ -155,7 +158,7 @@ class Wires:
                 ends = [boxes[link.src] for link in self.members(hub) if link.src in boxes]
                 left = TRUNK_X if num_rows[hub.id] > 1 else min(box.x for box in ends)
                 right = max(box.x + box.width for box in ends)
-                found.append(Bar(hub, left, row.top + place * BAR_PITCH, right - left))
+                found.append(Bar(hub, left, row.top + place * self._bar_pitch, right - left))
         return found
 
     def strokes(self, rows: Sequence[Row], bars: Sequence[Bar]) -> list[Stroke]:

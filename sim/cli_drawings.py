@@ -1,0 +1,93 @@
+"""Options of `topo simulate` that draw its predictions: a page, a trace and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from topo.cli_common import note, write_atomically
+
+if TYPE_CHECKING:
+    from sim.predict import Simulator
+    from sim.prediction import Prediction
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Drawings:
+    """The files to draw, and the measurements to draw beside; None for what was not asked for."""
+
+    page: Path | None = None
+    trace: Path | None = None
+    plot: Path | None = None
+    measured: Path | None = None
+
+    def check(self) -> None:
+        """Refuse what cannot be written before anything is simulated."""
+        for option, path in (("--page", self.page), ("--trace", self.trace), ("--plot", self.plot)):
+            if path is not None and not path.parent.is_dir():
+                raise click.UsageError(f"{option} {path}: there is no folder {path.parent}")
+        if self.plot is not None:
+            from sim.plot import plot_format
+
+            plot_format(self.plot)
+        if self.measured is not None and self.page is None and self.plot is None:
+            raise click.UsageError(f"--measured {self.measured} is drawn on a page or a plot: add --page or --plot")
+
+    def write(self, simulator: Simulator, predictions: Sequence[Prediction], names: Sequence[str]) -> None:
+        """Draw the predictions, which were asked for by these names of algorithms, into all files."""
+        from sim.measured import read_measured
+        from sim.series import size_charts
+
+        workload, num_ranks = predictions[0].workload, simulator.machine.num_ranks
+        measured = () if self.measured is None else read_measured(self.measured, workload, num_ranks)
+        if self.page is not None:
+            from sim.page.document import page
+
+            write_atomically(self.page, page(simulator, predictions, names, measured), "--page")
+        if self.trace is not None:
+            from sim.trace import trace
+
+            text, notes = trace(simulator, predictions, names)
+            write_atomically(self.trace, text, "--trace")
+            for sentence in notes:
+                note(sentence)
+        if self.plot is not None:
+            from sim.plot import plot, plot_format
+
+            title = f"{workload.collective} on {simulator.machine.name}, {num_ranks} ranks, simulated"
+            picture = plot(size_charts(predictions, measured, names), title, plot_format(self.plot))
+            write_atomically(self.plot, picture, "--plot")
+
+
+def drawing_options(command: Command) -> Command:
+    """Gives a command --page, --trace, --plot and --measured, as one parameter `drawings: Drawings`, checked."""
+
+    @wraps(command)
+    def wrapped(
+        *args: Any, page: Path | None, trace: Path | None, plot: Path | None, measured: Path | None, **rest: Any
+    ) -> Any:
+        drawings = Drawings(page, trace, plot, measured)
+        drawings.check()
+        return command(*args, drawings=drawings, **rest)
+
+    to_file = click.Path(dir_okay=False, path_type=Path)
+    for option in (
+        click.option(
+            "--measured",
+            type=click.Path(dir_okay=False, exists=True, path_type=Path),
+            metavar="FILE",
+            help="Measurements to draw beside the simulated lines: nccl-tests, or what topo validate run writes.",
+        ),
+        click.option("--plot", type=to_file, metavar="FILE", help="Plot busbw and time over size (.png or .svg)."),
+        click.option("--trace", type=to_file, metavar="FILE", help="Write the largest size as a trace for Perfetto."),
+        click.option("--page", type=to_file, metavar="FILE", help="Write an HTML page that plays the largest size."),
+    ):
+        wrapped = option(wrapped)
+    return wrapped  # type: ignore[return-value]

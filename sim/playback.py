@@ -1,0 +1,135 @@
+"""One simulated run, transfer by transfer: when each held which links, and what it carried of a small example.
+
+The example's numbers come from the interpreter that proves schedules (`sim.prove`), the times from the event engine:
+what a drawing or a trace shows of a run is derived here, from the same rows that were timed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.collective import collective
+from sim.engines.network import Routing, routing
+from sim.planners import AUTO
+from sim.prove import sent_values
+from sim.schedule import Rows, Schedule
+from topo.topology import Topology
+
+if TYPE_CHECKING:
+    from sim.engines.network import Network
+    from sim.plan import Plan
+    from sim.predict import Simulator
+    from sim.prediction import Prediction
+    from sim.workload import Workload
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+MOST_TRANSFERS = 150_000
+"""Transfers of a run that is followed one by one; a run of more is only summed up."""
+
+
+@dataclass(frozen=True, eq=False)
+class Playback:
+    """A run whose every transfer is known. Arrays are by row of `schedule.rows()`; times in seconds from the launch.
+
+    `agents` are the ids of the devices of ranks and helpers, `names` what people call them. Rank r begins with the
+    number r + 1 in each chunk that it contributes: `start` holds these by (agent, chunk), 0 where there is none yet;
+    `sent` what each row carries, `total` the result of each chunk and `wanted` (by rank and chunk) who must hold it.
+    """
+
+    plan: Plan
+    schedule: Schedule
+    run: Prediction
+    network: Network
+    ways: Routing
+    agents: tuple[str, ...]
+    names: tuple[str, ...]
+    num_bytes: Ints
+    start_s: Floats
+    sent_s: Floats
+    landed_s: Floats
+    start: Ints
+    sent: Ints
+    total: Ints
+    wanted: npt.NDArray[np.bool_]
+
+    @property
+    def rows(self) -> Rows:
+        """The transfers."""
+        return self.schedule.rows()
+
+    def links_of(self, row: int) -> list[int]:
+        """The links that a row crosses, by their number in the network."""
+        route = int(self.ways.route[row])
+        first, last = self.ways.routes.first[route : route + 2]
+        found: list[int] = self.ways.routes.links[first:last].tolist()
+        return found
+
+    def link_ids(self) -> dict[int, str]:
+        """The name of every link that some row crosses, by its number, in that order."""
+        return {link: self.network.link_id(link) for link in np.unique(self.ways.routes.links).tolist()}
+
+    def chunks_in_order(self) -> Ints:
+        """The chunks that anything moves, those of the first channel first."""
+        chunk, first = np.unique(self.rows.chunk, return_index=True)
+        found: Ints = chunk[np.lexsort((chunk, self.rows.channel[first]))].astype(np.int64)
+        return found
+
+
+def plan_of(simulator: Simulator, prediction: Prediction, asked: str) -> Plan:
+    """The plan behind a prediction; `asked` is the algorithm's name as the user gave it, such as `auto`."""
+    workload = prediction.workload
+    chosen = asked == AUTO and not simulator.planner_of(AUTO, workload.collective).chooses
+    return simulator.plan(workload, prediction.algorithm if chosen else asked)
+
+
+def playback(simulator: Simulator, plan: Plan, workload: Workload) -> Playback | None:
+    """The run of a plan followed row by row; None where it has more than MOST_TRANSFERS transfers."""
+    schedule = plan.shape.schedule()
+    if schedule.num_rows > MOST_TRANSFERS:
+        return None
+    run = simulator.run_plan(plan, workload, spans=True)
+    network = simulator.network(plan.helpers, plan.protocol)
+    rows = schedule.rows()
+    times = np.array([(span.start_s, span.sent_s, span.landed_s) for span in run.spans]).reshape(-1, 3)
+    shape = (schedule.num_ranks, schedule.num_chunks)
+    before = collective(schedule.collective).before(*shape)
+    given = np.where(before, np.arange(1, schedule.num_ranks + 1, dtype=np.uint64)[:, None], np.uint64(0))
+    start = np.zeros((schedule.num_agents, schedule.num_chunks), dtype=np.int64)
+    start[: schedule.num_ranks] = given
+    agents, names = _agents(simulator, plan)
+    return Playback(
+        plan=plan,
+        schedule=schedule,
+        run=run,
+        network=network,
+        ways=routing(network, rows),
+        agents=agents,
+        names=names,
+        num_bytes=schedule.chunk_bytes(workload)[rows.chunk],
+        start_s=times[:, 0],
+        sent_s=times[:, 1],
+        landed_s=times[:, 2],
+        start=start,
+        sent=sent_values(schedule, given, before).astype(np.int64),
+        total=given.sum(axis=0).astype(np.int64),
+        wanted=collective(schedule.collective).after(*shape),
+    )
+
+
+def _agents(simulator: Simulator, plan: Plan) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Ids and names of the devices on which a plan's agents run."""
+    machine = simulator.machine
+    if isinstance(machine, Topology):
+        ids = (*machine.gpu_ids, *plan.helpers)
+        return ids, tuple(machine.device(device_id).name for device_id in ids)
+    places = [machine.place_of(rank) for rank in range(plan.num_ranks)]
+    local = [(where, machine.node.gpu_ids[local_rank]) for where, local_rank in places]
+    local += [(0, helper) for helper in plan.helpers]
+    ids = tuple(machine.device_id(where, device_id) for where, device_id in local)
+    return ids, tuple(machine.device_id(where, machine.node.device(device_id).name) for where, device_id in local)
