@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from sim.algorithms import ALGORITHMS
 from sim.engines import engine as find_engine
@@ -34,6 +37,9 @@ MOST_ROWS_FOR_EVENT = 16_384
 MOST_SCHEDULES = 8
 MOST_LINKS = 4096
 """Links of which a prediction lists each; of more it lists one of each kind."""
+
+P2P_DISABLE = "NCCL_P2P_DISABLE"
+"""NCCL's variable without which GPUs of one machine write into each other's memory."""
 
 AUTO_CANDIDATES = ("ring", "tree")
 """What `auto` chooses from where no planner does: the faster one as simulated."""
@@ -75,10 +81,12 @@ class Simulator:
         options: Options | None = None,
         engine: str = "auto",
         planner: str = AUTO,
+        starts_s: Sequence[float] = (),
     ) -> None:
         """`profile` None takes the machine's default, `options` None leaves all to the planner.
 
         `planner` is a name of PLANNERS, or `auto`: NCCL's where it can plan the machine, else the topology's.
+        `starts_s` says how much later than the first each rank starts; without it all start together.
         """
         _require_shown(machine)
         self.machine = machine
@@ -88,6 +96,7 @@ class Simulator:
         if engine != "auto":
             find_engine(engine)
         self._planner = planner if planner == AUTO else find_planner(planner).name
+        self._starts_s = _checked_starts(starts_s, machine.num_ranks)
         self._schedules: dict[Plan, Schedule] = {}
         self._networks: dict[tuple[tuple[str, ...], Profile], Network] = {}
 
@@ -152,7 +161,10 @@ class Simulator:
         profile = self.profile.under(protocol)
         key = (helpers, profile)
         if key not in self._networks:
-            self._networks[key] = network_of(self.machine, profile, helpers)
+            network = network_of(self.machine, profile, helpers, peer_to_peer=_peer_to_peer(self.options))
+            if self._starts_s is not None:
+                network = replace(network, start_s=np.append(self._starts_s, np.zeros(len(helpers))))
+            self._networks[key] = network
         return self._networks[key]
 
     def run_plan(self, plan: Plan, workload: Workload, *, spans: bool = False) -> Prediction:
@@ -174,6 +186,24 @@ class Simulator:
             planner=plan.planner,
             instead_of=plan.instead_of,
         )
+
+
+def _checked_starts(starts_s: Sequence[float], num_ranks: int) -> npt.NDArray[np.float64] | None:
+    """The start of each rank, None where all start together; TopologyError for what is no start for each."""
+    starts = np.asarray(starts_s, dtype=np.float64)
+    if len(starts) and (len(starts) != num_ranks or not np.isfinite(starts).all() or starts.min() < 0):
+        raise TopologyError(f"{len(starts)} starts for {num_ranks} ranks: one of 0 s or more is needed for each")
+    return starts if starts.any() else None
+
+
+def _peer_to_peer(options: Options) -> bool:
+    """Whether NCCL's variables leave GPUs of one machine each other's memory."""
+    said = dict(options.environment).get(P2P_DISABLE)
+    if said is None:
+        return True
+    from sim.planners.nccl_2_30.options import NcclOptions
+
+    return not NcclOptions.from_environment({P2P_DISABLE: said}).p2p_disable
 
 
 def _require_shown(machine: Topology | Cluster) -> None:

@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 class ClusterLinks:
     """Names, rates and routes of a cluster's links; `helpers` are devices of the first node that run agents too."""
 
-    def __init__(self, cluster: Cluster, profile: Profile, helpers: Sequence[str]) -> None:
+    def __init__(
+        self, cluster: Cluster, profile: Profile, helpers: Sequence[str], *, peer_to_peer: bool = True
+    ) -> None:
         """Nothing is searched yet."""
         self._cluster, self._profile = cluster, profile
         self._places = [*cluster.node.gpu_ids, *helpers]
         self._inside, self._ports = len(cluster.node.links), 2 * len(cluster.nics)
         self._fabric_at = cluster.count * (self._inside + self._ports)
         self._fabric = cluster.fabric_links()
-        self._router = Router(cluster.node)
+        self._router = Router(cluster.node, peer_to_peer=peer_to_peer)
         self._nic_number = self._nearest_nics(len(helpers))
 
     def agents(self) -> list[Device]:

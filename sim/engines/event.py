@@ -59,7 +59,7 @@ def simulate_classes(
     blocks: Sequence[Period], classes: Folded, schedule: Schedule, network: Network, workload: Workload
 ) -> tuple[Run, Floats]:
     """The run of one row of each class in each period, and when each of these tasks landed."""
-    tasks = of_classes(blocks, classes, schedule, workload)
+    tasks = of_classes(blocks, classes, schedule, network, workload)
     state = _run(tasks, schedule, network)
     used = classes.of_link >= 0
     by_link = [np.where(used, values[classes.of_link], 0.0) for values in (_carried(tasks), state.link_busy_s)]
@@ -70,7 +70,8 @@ def simulate_rows(schedule: Schedule, network: Network, workload: Workload) -> R
     """The same row by row, whatever symmetry there is, with the times of each row."""
     tasks = unfolded(schedule, network, workload)
     state = _run(tasks, schedule, network)
-    spans = Spans(state.start_s, state.sent_s, state.landed_s)
+    _, per_message = schedule.messages()
+    spans = Spans(*(np.repeat(times, per_message) for times in (state.start_s, state.sent_s, state.landed_s)))
     return Run(state.now_s, _carried(tasks), state.link_busy_s, state.work, spans)
 
 
@@ -80,6 +81,7 @@ def _run(tasks: Tasks, schedule: Schedule, network: Network) -> _State:
     env.process(_clock(env, state))
     env.run()
     state.require_all_landed(schedule)
+    state.now_s = max(state.now_s, network.last_start_s)
     return state
 
 
@@ -127,6 +129,7 @@ class _State:
         self._rate, self._end_s = np.zeros(num_connections), np.full(num_connections, np.inf)
         self._on_route = np.zeros(num_routes, dtype=np.int32)
         self._arrivals: list[tuple[float, int, Ints]] = []
+        self._late_starts_s = [] if tasks.held_s is None else np.unique(np.concatenate(tasks.held_s)).tolist()
         self._busy_s = np.zeros(len(tasks.capacity))
         self._sharing, self._shared_since_s = self.solver.share(self._on_route), 0.0
         self.now_s = 0.0
@@ -141,7 +144,8 @@ class _State:
     def next_instant(self) -> float:
         """When something happens next; infinity when nothing is under way."""
         arrival = self._arrivals[0][0] if self._arrivals else np.inf
-        return float(min(arrival, self._end_s.min(initial=np.inf)))
+        late = self._late_starts_s[0] if self._late_starts_s else np.inf
+        return float(min(arrival, late, self._end_s.min(initial=np.inf)))
 
     def advance(self, now_s: float) -> None:
         """Handle everything that happens at this instant."""
@@ -152,6 +156,9 @@ class _State:
         touched = [self._send_off(ended)] if len(ended) else []
         while self._arrivals and self._arrivals[0][0] <= limit:
             touched.append(self._arrive(heapq.heappop(self._arrivals)[2]))
+        if self._late_starts_s and self._late_starts_s[0] <= limit:
+            del self._late_starts_s[0]
+            touched.append(self._wake())
         started = self._start(touched[0] if len(touched) == 1 else np.concatenate(touched)) if touched else False
         if started or len(ended):
             self._share()
@@ -173,7 +180,20 @@ class _State:
     def _arrive(self, arrived: Ints) -> Ints:
         """These tasks reached their receiver; returns the connections that may go on."""
         self._arrived[arrived] = True
-        return self._land(arrived[self._open[self.tasks.land_gate[arrived]]])
+        landing = self._open[self.tasks.land_gate[arrived]]
+        if self.tasks.held_s is not None:
+            landing &= self._reached(self.tasks.held_s[1][arrived])
+        return self._land(arrived[landing])
+
+    def _reached(self, instants_s: Floats) -> npt.NDArray[np.bool_]:
+        """Which of these times are not ahead."""
+        reached: npt.NDArray[np.bool_] = instants_s <= self.now_s * _SAME_INSTANT
+        return reached
+
+    def _wake(self) -> Ints:
+        """Somebody late has started: what waited for that lands; returns the connections that may go on (any)."""
+        waiting = np.flatnonzero(self._arrived & np.isnan(self.landed_s))
+        return np.concatenate([np.arange(len(self._head), dtype=np.int64), self._arrive(waiting)])
 
     def _land(self, landed: Ints) -> Ints:
         """The data of these tasks is in place; returns the connections that may go on."""
@@ -195,6 +215,8 @@ class _State:
         starting = self.tasks.connection[self._start_behind.of(opened)]
         landing = self._land_behind.of(opened)
         landing = landing[self._arrived[landing] & np.isnan(self.landed_s[landing])] if len(landing) else landing
+        if self.tasks.held_s is not None and len(landing):
+            landing = landing[self._reached(self.tasks.held_s[1][landing])]
         return np.concatenate([starting, self._land(landing)]) if len(landing) else starting
 
     def _start(self, connections: Ints) -> bool:
@@ -211,6 +233,8 @@ class _State:
             connections = connections[able]
             tasks = self.tasks.queue.values[head[able]]
             ready = self._open[self.tasks.start_gate[tasks]]
+            if self.tasks.held_s is not None:
+                ready &= self._reached(self.tasks.held_s[0][tasks])
             connections, tasks = connections[ready], tasks[ready]
             if not len(tasks):
                 break

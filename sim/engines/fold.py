@@ -1,10 +1,10 @@
 """Rows, links and connections that cannot be told apart, folded onto one of each: colour refinement.
 
-Two rows share a class if they cost the same, stand in the same step of their block, and agree in the classes of the
-links that they cross, of the rows they wait for and of the rows they share a connection with; two links if they have
-one capacity and are crossed by the same classes of rows. Refined until nothing changes, all rows of a class have the
-same times in every period, so that one of them is enough. Symmetry is checked on the rows as they are: a slow link
-splits exactly the rows that it reaches.
+Two rows share a class if they cost the same, stand in the same step of their block, belong to agents that start at the
+same time, and agree in the classes of the links that they cross, of the rows they wait for and of the rows they share a
+connection with; two links if they have one capacity and are crossed by the same classes of rows. Refined until nothing
+changes, all rows of a class have the same times in every period, so that one of them is enough. Symmetry is checked on
+the rows as they are: a slow link splits exactly the rows that it reaches.
 
 Stopped after fewer rounds the classes are coarser: rows agree in what happens near them, not far away. Their times are
 then nearly the same, and a double binary tree of a thousand ranks has dozens of classes, not thousands.
@@ -70,6 +70,8 @@ def fold(periods: Sequence[Period], network: Network, few: int | None = None) ->
     connection = _connections(rows)
     block = np.repeat(np.arange(len(periods)), [len(period.rows) for period in periods])
     row = _mix(_mix(_bits(block), _bits(rows.step)), _bits(latency_s))
+    if network.start_s is not None:
+        row = _mix(_mix(row, _bits(network.start_s[rows.src])), _bits(network.start_s[rows.dst]))
     shape = _Shape(periods, connection, entry_first, link_of_entry)
     of_row, leader, colours = _refine(row, _mix(_bits(capacity), np.uint64(1)), shape, few)
     _, connection_class = distinct_colours(colours.connection)

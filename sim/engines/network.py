@@ -25,6 +25,8 @@ class Network:
 
     `routes(src, dst)` are the routes between agents, given as arrays of the same length. `link_id(i)` names a link.
     `reduce_link[a]` is the pseudo-link that bounds how fast agent a reduces what it receives, -1 where nothing does.
+    `start_s[a]` is how much later than the first agent a starts: before that it neither sends nor takes anything in.
+    None: all start together.
     """
 
     link_id: Callable[[int], str]
@@ -32,6 +34,12 @@ class Network:
     routes: Callable[[Pairs, Pairs], Routes]
     reduce_link: Ints
     launch_overhead_s: float
+    start_s: Floats | None = None
+
+    @property
+    def last_start_s(self) -> float:
+        """When the last agent starts."""
+        return self.launch_overhead_s + (0.0 if self.start_s is None else float(self.start_s.max(initial=0.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +67,17 @@ def routing(network: Network, rows: Rows) -> Routing:
     return Routing(route, routes)
 
 
-def network_of(machine: Topology | Cluster, profile: Profile, helpers: Sequence[str] = ()) -> Network:
-    """The network of a machine or of a cluster kept folded; `helpers` are devices that run agents beside the ranks."""
+def network_of(
+    machine: Topology | Cluster, profile: Profile, helpers: Sequence[str] = (), *, peer_to_peer: bool = True
+) -> Network:
+    """The network of a machine or of a cluster kept folded; `helpers` are devices that run agents beside the ranks.
+
+    Without `peer_to_peer` GPUs of one machine exchange data through the host's memory.
+    """
     if isinstance(machine, Cluster):
-        cluster = ClusterLinks(machine, profile, helpers)
+        cluster = ClusterLinks(machine, profile, helpers, peer_to_peer=peer_to_peer)
         return _with_reduce_links(cluster.link_id, cluster.rates(), cluster.routes, cluster.agents(), profile)
-    router = Router(machine)
+    router = Router(machine, peer_to_peer=peer_to_peer)
     agents = [machine.device(gpu_id) for gpu_id in (*machine.gpu_ids, *helpers)]
     rates = effective_rates(machine.links, profile)
     ports = router.ports([agent.id for agent in agents])

@@ -3,7 +3,8 @@
 Traffic prefers the fastest class of link that joins the two ends at all, as NCCL's path types do: NVLink before
 C2C before PCIe before the CPU's own links before a network. GPUs forward for others only on a synthetic description,
 where nothing else could (a ring of GPUs). Within a class the route with the least time per byte is taken, then the one
-with the fewest hops.
+with the fewest hops. Where GPUs may not reach each other's memory, what they exchange is written to that of the
+sender's processor and read from there.
 """
 
 from __future__ import annotations
@@ -71,8 +72,9 @@ class Route:
 class Router:
     """Routes of one topology; a route between two attachment points is searched once."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, *, peer_to_peer: bool = True) -> None:
         self._topology = topology
+        self._peer_to_peer = peer_to_peer
         forwarding = TRANSIT.union(RANK_KINDS) if topology.synthetic else TRANSIT
         self._forwards = {device.id for device in topology.devices if device.kind in forwarding}
         self._out: list[dict[str, dict[str, int]]] = [{} for _ in CLASSES]
@@ -83,12 +85,15 @@ class Router:
                     self._keep(self._out[level].setdefault(link.src, {}), link.dst, index)
                     self._keep(self._into[level].setdefault(link.dst, {}), link.src, index)
         self._transit: dict[int, nx.DiGraph] = {}
+        self._up_link: Mapping[str, Link] = {}
         self._paths: dict[tuple[int, str, str], tuple[int, ...] | None] = {}
 
     def route(self, src: str, dst: str) -> Route:
         """The route from device to device; RouteError where no active links join them."""
         if src == dst:
             return Route((), None)
+        if not self._peer_to_peer and {self._topology.device(end).kind for end in (src, dst)} == {"gpu"}:
+            return self._through_host(src, dst)
         for level in range(len(CLASSES)):
             links = self._within(level, src, dst)
             if links is not None:
@@ -101,6 +106,8 @@ class Router:
 
         Then the route of any pair is two links, which need no search; `None` where a device has another choice.
         """
+        if not self._peer_to_peer:
+            return None
         for level in range(len(CLASSES)):
             out = [self._out[level].get(device, {}) for device in devices]
             into = [self._into[level].get(device, {}) for device in devices]
@@ -113,6 +120,30 @@ class Router:
             up, down = [choices[end] for choices in out], [choices[end] for choices in into]
             return up, down, max((self._topology.links[index].kind for index in (*up, *down)), key=link_class)
         return None
+
+    def _through_host(self, src: str, dst: str) -> Route:
+        """From GPU to GPU through the memory of the sender's processor, or the processor where no memory is shown."""
+        places = [src, self._processor_of(src)]
+        for link in self._topology.adjacency[places[-1]]:
+            if self._topology.device(link.dst).kind == "host_memory":
+                places += [link.dst, places[-1]]
+                break
+        places += [self._processor_of(dst), dst]
+        parts = [self.route(near, far) for near, far in pairwise(places)]
+        links = tuple(link for part in parts for link in part.links)
+        return Route(links, slowest(part.slowest_kind for part in parts if part.slowest_kind))
+
+    def _processor_of(self, gpu: str) -> str:
+        """The processor that a GPU hangs below."""
+        from topo.containment import containment
+
+        self._up_link = self._up_link or containment(self._topology).up_link
+        place = gpu
+        while place in self._up_link:
+            place = self._up_link[place].dst
+        if self._topology.device(place).kind != "cpu":
+            raise RouteError(f"{gpu} hangs below no processor, through whose memory it could reach others: keep p2p on")
+        return place
 
     def _keep(self, ends: dict[str, int], far: str, index: int) -> None:
         """Of parallel links to one neighbour keep the faster."""

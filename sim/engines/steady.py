@@ -35,6 +35,8 @@ SETTLING = 12
 """Periods walked before them at first where a period is one step."""
 FILLING = 24
 """The same for a pipeline, beside twice its depth: connections run ahead of each other until their slots are full."""
+MOST_ROWS_WITH_LATE_STARTS = 65_536
+"""Transfers up to which the event engine answers where agents start at different times; beyond, few classes do."""
 TOLERANCE = 1e-8
 """Relative difference of increments that counts as none."""
 JITTER = 0.005
@@ -45,16 +47,22 @@ AGREEMENT = 0.01
 
 
 def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans: bool = False) -> Run:
-    """The run of a schedule on a network; by the event engine where blocks do not repeat regularly, or for `spans`."""
+    """The run of a schedule on a network.
+
+    By the event engine where blocks do not repeat regularly, for `spans`, and where few transfers start at different
+    times.
+    """
     try:
         if spans:
             raise IrregularError("the times of every transfer are asked for")
+        if network.start_s is not None and schedule.num_rows <= MOST_ROWS_WITH_LATE_STARTS:
+            raise IrregularError("whoever waits for somebody late waits by its distance, which few classes do not tell")
         blocks = periods(schedule)
     except IrregularError:
         return event.simulate(schedule, network, workload, spans=spans)
     if not blocks:
         nothing = np.zeros(len(network.bandwidth_bytes_per_s))
-        return Run(network.launch_overhead_s, nothing, nothing, {"rows": schedule.num_rows})
+        return Run(network.last_start_s, nothing, nothing, {"rows": schedule.num_rows})
     blocks = with_bytes(blocks, workload.num_elements, schedule)
     depth = max(_depth(block) for block in blocks)
     walk = WINDOW + (SETTLING if depth == 1 else FILLING + 2 * depth)

@@ -8,7 +8,7 @@ runs a schedule row by row, or folded to the classes of its rows, in the same wa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from sim.engines.dependencies import groups
 from sim.engines.fold import Folded
 from sim.engines.indexing import Ints, distinct, offsets, ragged, stable_order
+from sim.engines.messages import waiting
 from sim.engines.network import Network, routing
 from sim.engines.periods import NOTHING, NUM_KINDS, Period, Sources
 from sim.engines.routes import Routes
@@ -55,6 +56,7 @@ class Tasks:
 
     `num_bytes` is what a task's time is for, `carried_bytes` what it leaves on its links on average, `row` a row of the
     schedule that it stands for. `queue` holds the tasks of each connection in the order in which it serves them.
+    `held_s` says before when a task may neither start (its sender is late) nor land (its receiver is); None: nobody is.
     """
 
     num_bytes: Floats
@@ -70,52 +72,109 @@ class Tasks:
     gates_by_sent: Table
     gates_by_landed: Table
     gate_size: npt.NDArray[np.int32]
+    held_s: tuple[Floats, Floats] | None = None
 
     def __len__(self) -> int:
         return len(self.num_bytes)
 
 
 def unfolded(schedule: Schedule, network: Network, workload: Workload) -> Tasks:
-    """One task per row, in the order of `schedule.rows()`."""
-    rows = schedule.rows()
+    """One task per message, in the order of `schedule.messages()`."""
+    rows, spans = schedule.messages()
     ways = routing(network, rows)
-    found = groups(schedule)
     everyone = np.arange(len(rows), dtype=np.int64)
-    group_read, group_write = found.read.astype(np.int64), found.write.astype(np.int64)
-    wanted = np.append(found.follows[1:], False)
     width, channels = int(rows.dst.max(initial=0)) + 1, int(rows.channel.max(initial=0)) + 1
     _, connection = distinct((rows.src.astype(np.int64) * width + rows.dst) * channels + rows.channel)
-    num_rows = len(rows)
-    num_bytes = schedule.chunk_bytes(workload)[rows.chunk].astype(np.float64)
+    num_bytes = schedule.span_bytes(workload, rows.chunk, spans)
+    gates = _message_gates(schedule) if schedule.num_rows > schedule.num_messages else _row_gates(schedule)
     return Tasks(
         num_bytes=num_bytes,
         carried_bytes=num_bytes,
-        row=everyone,
+        row=np.cumsum(spans, dtype=np.int64) - spans,
         route=ways.route.astype(np.int64),
         routes=ways.routes,
         capacity=network.bandwidth_bytes_per_s,
         connection=connection.astype(np.int64),
         queue=Table(connection.astype(np.int64), everyone, int(connection.max(initial=-1)) + 1),
-        start_gate=np.where(found.follows[group_read], group_read - 1, NOTHING),
-        land_gate=np.where(found.follows[group_write], group_write - 1, NOTHING),
-        gates_by_sent=Table(np.where(wanted[group_read], everyone, NOTHING), group_read, num_rows),
-        gates_by_landed=Table(np.where(wanted[group_write], everyone, NOTHING), group_write, num_rows),
-        gate_size=np.where(wanted, found.sizes, 1).astype(np.int32),
+        start_gate=gates.start,
+        land_gate=gates.land,
+        gates_by_sent=gates.by_sent,
+        gates_by_landed=gates.by_landed,
+        gate_size=gates.size,
+        held_s=_held(network, rows.src, rows.dst),
     )
 
 
-def of_classes(blocks: Sequence[Period], found: Folded, schedule: Schedule, workload: Workload) -> Tasks:
+@dataclass(frozen=True, eq=False)
+class _Gates:
+    """The gates of tasks, as in Tasks."""
+
+    start: Ints
+    land: Ints
+    by_sent: Table
+    by_landed: Table
+    size: npt.NDArray[np.int32]
+
+
+def _row_gates(schedule: Schedule) -> _Gates:
+    """A gate for every group of accesses that another follows."""
+    found = groups(schedule)
+    num_rows = len(found.read)
+    everyone = np.arange(num_rows, dtype=np.int64)
+    group_read, group_write = found.read.astype(np.int64), found.write.astype(np.int64)
+    wanted = np.append(found.follows[1:], False)
+    return _Gates(
+        start=np.where(found.follows[group_read], group_read - 1, NOTHING),
+        land=np.where(found.follows[group_write], group_write - 1, NOTHING),
+        by_sent=Table(np.where(wanted[group_read], everyone, NOTHING), group_read, num_rows),
+        by_landed=Table(np.where(wanted[group_write], everyone, NOTHING), group_write, num_rows),
+        size=np.where(wanted, found.sizes, 1).astype(np.int32),
+    )
+
+
+def _message_gates(schedule: Schedule) -> _Gates:
+    """Two gates for every message, one before it starts and one before it lands, as far as it waits."""
+    messages, spans = schedule.messages()
+    count = len(messages)
+    start, land = waiting(messages, spans, schedule.num_chunks)
+    feeder, sent = (np.concatenate([getattr(side, name) for side in (start, land)]) for name in ("feeder", "sent"))
+    gate = np.concatenate([start.waiter, count + land.waiter])
+    size = np.bincount(gate, minlength=2 * count).astype(np.int32)
+    wanted = np.where(size > 0, np.arange(2 * count), NOTHING)
+    return _Gates(
+        start=wanted[:count],
+        land=wanted[count:],
+        by_sent=Table(np.where(sent, feeder, NOTHING), gate, count),
+        by_landed=Table(np.where(sent, NOTHING, feeder), gate, count),
+        size=size,
+    )
+
+
+def of_classes(
+    blocks: Sequence[Period], found: Folded, schedule: Schedule, network: Network, workload: Workload
+) -> Tasks:
     """One task per class of rows and period."""
-    chunk_bytes = schedule.chunk_bytes(workload)
-    return _Unrolling(blocks, found, float(chunk_bytes[0]), float(chunk_bytes.mean())).tasks()
+    tasks = _Unrolling(blocks, found, schedule.chunk_bytes(workload)).tasks()
+    if network.start_s is None:
+        return tasks
+    src, dst = (np.concatenate([getattr(block.rows, end) for block in blocks])[tasks.row] for end in ("src", "dst"))
+    return replace(tasks, held_s=_held(network, src, dst))
+
+
+def _held(network: Network, src: npt.NDArray[np.integer], dst: npt.NDArray[np.integer]) -> tuple[Floats, Floats] | None:
+    """When the sender and the receiver of each task start."""
+    if network.start_s is None:
+        return None
+    started_s = network.launch_overhead_s + network.start_s
+    return started_s[src], started_s[dst]
 
 
 class _Unrolling:
     """Periods of classes, written out one after the other."""
 
-    def __init__(self, blocks: Sequence[Period], found: Folded, chunk_bytes: float, mean_bytes: float) -> None:
+    def __init__(self, blocks: Sequence[Period], found: Folded, chunk_bytes: npt.NDArray[np.int64]) -> None:
         self._blocks, self._found = blocks, found
-        self._chunk_bytes, self._mean_bytes = chunk_bytes, mean_bytes
+        self._chunk_bytes = chunk_bytes
         bounds = [block.offset for block in blocks] + [len(found.of_row)]
         # Classes are numbered in no order of blocks: list those of each block, and where each stands in its list.
         self._classes = [
@@ -143,8 +202,8 @@ class _Unrolling:
         feeds = [self._feeds(sent, num_tasks) for sent in (True, False)]
         gate_size = sum(np.bincount(table.values, minlength=self._num_gates) for table in feeds)
         return Tasks(
-            num_bytes=np.full(num_tasks, self._chunk_bytes),
-            carried_bytes=np.repeat([self._mean_bytes * b.block.repeat / b.repeat for b in self._blocks], sizes),
+            num_bytes=np.repeat([float(self._chunk_bytes[: b.block.span].sum()) for b in self._blocks], sizes),
+            carried_bytes=np.repeat([self._mean_bytes(b) for b in self._blocks], sizes),
             row=found.leader[of_class],
             route=of_class,
             routes=found.routes,
@@ -157,6 +216,10 @@ class _Unrolling:
             gates_by_landed=feeds[1],
             gate_size=np.asarray(gate_size, dtype=np.int32),
         )
+
+    def _mean_bytes(self, block: Period) -> float:
+        """What a message of the block carries on average, with those of periods left out spread over the others."""
+        return float(self._chunk_bytes.mean()) * block.block.span * block.block.repeat / block.repeat
 
     def _steps(self) -> Ints:
         """The step of each task."""
