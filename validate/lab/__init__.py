@@ -1,0 +1,1 @@
+"""Hosts on this machine for a trial of the model: network namespaces behind bridges, with rate-limited ports."""
