@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from topo.errors import EnvironmentMissing
 from validate.jobs import Run
-from validate.progress import FAILED, Report, is_alive
+from validate.progress import FAILED, GONE, Report, is_alive
 from validate.words import listed
 
 STALE_S = 1.0
 """A process that has not reported for so long stands still."""
+
+
+LEAST_FREE_BYTES = 2**16
+"""With less, processes cannot write what they want to say."""
 
 
 def in_trouble(reports: dict[int, Report]) -> bool:
@@ -22,11 +27,18 @@ def in_trouble(reports: dict[int, Report]) -> bool:
 
 def _gone(reports: dict[int, Report]) -> tuple[int, ...]:
     """Processes that are no more and have not said goodbye."""
-    return tuple(rank for rank, report in reports.items() if not report.ended and not is_alive(report.pid))
+    return tuple(
+        rank
+        for rank, report in reports.items()
+        if report.state == GONE or (not report.ended and not is_alive(report.pid))
+    )
 
 
-def died(run: Run, reports: dict[int, Report]) -> tuple[str, tuple[int, ...]]:
-    """The sentence about ranks that died or failed: the dead first, else the one that failed first."""
+def died(run: Run, reports: dict[int, Report], folder: Path) -> tuple[str, tuple[int, ...]]:
+    """The sentence about ranks that died or failed: the dead first, else the one that failed first.
+
+    `folder` is where they write: without space there they cannot even say what is wrong.
+    """
     gone = _gone(reports)
     failed = sorted((r for r in reports.values() if r.state == FAILED), key=lambda report: report.at_s)
     if gone:
@@ -36,13 +48,22 @@ def died(run: Run, reports: dict[int, Report]) -> tuple[str, tuple[int, ...]]:
     else:
         what = f"{name_ranks(run, [failed[0].rank])} failed{_during(failed[0])}: {failed[0].error.rstrip('.')}"
         culprits = (failed[0].rank,)
-    return f"{what}; {_answered(run, reports, culprits)}", culprits
+    return f"{what}{_advice(what, folder)}; {_answered(run, reports, culprits)}", culprits
+
+
+def _advice(what: str, folder: Path) -> str:
+    """What to do about causes that have a name."""
+    if "No space left" in what or shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
+        return f" (no space is left in {folder.parent}: free some, or set TMPDIR)"
+    if "NCCL" in what:
+        return " (NCCL_DEBUG=INFO in the environment shows more)"
+    return ""
 
 
 def timed_out(run: Run, reports: dict[int, Report], head: str) -> tuple[str, tuple[int, ...]]:
     """The sentence about ranks that keep the others waiting: those that never began, stand still, or came least far."""
     absent = [rank for rank in range(run.num_processes) if rank not in reports]
-    now = time.time()
+    now = time.monotonic()
     frozen = [rank for rank, report in reports.items() if not report.ended and now - report.at_s > STALE_S]
     furthest = max((report.count for report in reports.values()), default=0)
     behind = [rank for rank, report in reports.items() if not report.ended and report.count < furthest]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from topo.cli_common import Output, note
-from topo.jsonio import encode, encode_document
+from topo.jsonio import encode, encode_document, to_plain
 from topo.table import Table
 from validate import sentences
-from validate.compare import CHANGE_TOLERANCE, TOLERANCE, changes
+from validate.compare import CHANGE_TOLERANCE, TOLERANCE, changes, differences
 from validate.documents import SCHEMA, Hints, MeasurementSet, read_measurements
+from validate.predicting import hold_against
 from validate.report import comparison_rows, comparison_table, delta_rows, delta_table
-from validate.session import hold_against
 from validate.words import counted
 
 if TYPE_CHECKING:
@@ -28,6 +31,45 @@ FINDING = 1
 def print_session(session: Session, request: Request, output: Output, *, gates: bool) -> int:
     """Print a run; the exit status: 1 where it failed or a result is wrong, and for a LOW row if verdicts decide."""
     found, comparisons = session.found, session.comparisons
+    table, document = _of_session(session, request, output)
+    low = gates and any(row is not None and row.verdict == "LOW" for row in comparisons)
+    status = FINDING if found.failure is not None or found.wrong or found.findings or low else 0
+    try:
+        _emit(output, table, document)
+    except click.UsageError as error:
+        # What took long to measure is not lost because a disk is full.
+        note(f"{error.format_message()}: it stands on standard output instead")
+        _emit(Output(output.format), table, document)
+        status = FINDING
+    _note_all(sentences.of_session(session, request.backend, gates=gates))
+    return status
+
+
+def saver(request: Request, output: Output) -> Callable[[Session], None] | None:
+    """Writes what there is so far into -o FILE; None where there is no file that could be written anew.
+
+    That it cannot be written is said once, and is no reason to end a run.
+    """
+    path = output.path
+    if path is None or (path.exists() and not path.is_file()):
+        return None
+    complained: list[str] = []
+
+    def save(session: Session) -> None:
+        table, document = _of_session(session, request, output)
+        try:
+            _emit(output, table, document)
+        except click.UsageError as error:
+            if not complained:
+                complained.append(error.format_message())
+                note(f"{complained[0]}: the run goes on")
+
+    return save
+
+
+def _of_session(session: Session, request: Request, output: Output) -> tuple[Table, Callable[[], str]]:
+    """The table of a run, and what gives its document."""
+    found, comparisons = session.found, session.comparisons
     name = request.workloads[0].collective
     processes = f"{request.num_ranks} {request.backend} processes"
     derived = {
@@ -38,25 +80,26 @@ def print_session(session: Session, request: Request, output: Output, *, gates: 
     }
     title = f"{name} over {processes}: predicted on {found.name}, and measured"
     table = comparison_table(title, found.measurements, comparisons, output.format)
-    _emit(output, table, lambda: encode(found, SCHEMA, derived=derived))
-    _note_all(sentences.of_session(session, request.backend, gates=gates))
-    low = gates and any(row is not None and row.verdict == "LOW" for row in comparisons)
-    return FINDING if found.failure is not None or found.wrong or low else 0
+    return table, lambda: encode(found, SCHEMA, derived=derived)
 
 
-def print_comparison(
-    file: Path,
-    hints: Hints,
-    machine: Topology | Cluster,
-    profile: Profile | None,
-    algorithm: str | None,
-    tolerance: float | None,
-    output: Output,
-) -> int:
+@dataclass(frozen=True, slots=True)
+class Against:
+    """What a file is held against: a machine under a profile, and from where on a row is LOW (None: the default)."""
+
+    machine: Topology | Cluster
+    profile: Profile | None
+    algorithm: str | None = None
+    tolerance: float | None = None
+    min_ratio: float | None = None
+
+
+def print_comparison(file: Path, hints: Hints, against: Against, output: Output) -> int:
     """Print FILE beside the prediction; the exit status: 1 for a finding in FILE and for a LOW row."""
     found = _read(file, hints)
-    within = TOLERANCE if tolerance is None else tolerance
-    comparisons = hold_against(found, machine, profile, algorithm, within)
+    machine = against.machine
+    within = TOLERANCE if against.tolerance is None else against.tolerance
+    comparisons = hold_against(found, machine, against.profile, against.algorithm, within, against.min_ratio)
     used = comparisons[0].prediction.profile if comparisons else None
     name = found.measurements[0].workload.collective if found.measurements else None
     head = {
@@ -66,6 +109,7 @@ def print_comparison(
         "num_ranks": machine.num_ranks,
         "profile": used,
         "tolerance": within,
+        "min_ratio": against.min_ratio,
         "remarks": list(found.remarks),
         "findings": list(found.findings),
     }
@@ -75,7 +119,8 @@ def print_comparison(
     table = comparison_table(title, found.measurements, comparisons, output.format)
     _emit(output, table, lambda: encode_document("validate-compare/1", {**head, "rows": rows}))
     findings = _findings(found, file)
-    _note_all((*sentences.of_comparisons(comparisons), *findings))
+    num_nodes = getattr(machine, "count", 1)
+    _note_all((*sentences.of_comparisons(comparisons, num_nodes), *findings))
     return FINDING if findings or any(row.verdict == "LOW" for row in comparisons) else 0
 
 
@@ -86,10 +131,17 @@ def print_changes(before: Path, after: Path, hints: Hints, tolerance: float | No
     earlier, later = (found.measurements for found, _ in sides)
     deltas = changes(earlier, later, within) if earlier and later else ()
     findings = [sentence for found, path in sides for sentence in _findings(found, path)]
-    head = {"before": str(before), "after": str(after), "tolerance": within, "findings": findings}
+    environment = differences(earlier, later)
+    head = {
+        "before": str(before),
+        "after": str(after),
+        "tolerance": within,
+        "findings": findings,
+        "differences": [to_plain(row) for row in environment],
+    }
     table = delta_table(f"{before} before, {after} after", deltas, output.format)
     _emit(output, table, lambda: encode_document("validate-changes/1", {**head, "rows": delta_rows(deltas)}))
-    _note_all((*sentences.of_changes(deltas), *findings))
+    _note_all((*sentences.of_changes(deltas), *sentences.of_differences(environment), *findings))
     return FINDING if findings or any(delta.verdict == "SLOWER" for delta in deltas) else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -24,17 +25,23 @@ CHANGE_TOLERANCE = 0.05
 BUSY_FRACTION = 0.5
 """A link that is in use for less of the predicted time is not what limits it."""
 
+LATENCIES = "latencies decide, not a link"
+
 NUM_RESAMPLES = 2000
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One prediction beside the measurement of the same workload."""
+    """One prediction beside the measurement of the same workload.
+
+    With `min_ratio` a row is LOW below that share of the predicted speed, whatever the tolerance.
+    """
 
     prediction: Prediction
     measurement: Measurement
     tolerance: float = TOLERANCE
+    min_ratio: float | None = None
 
     @property
     def relative_error(self) -> float:
@@ -42,33 +49,73 @@ class Comparison:
         return self.prediction.duration_s / self.measurement.median_s - 1
 
     @property
+    def ratio(self) -> float:
+        """Measured over predicted speed; below 1 where the machine was slower than predicted."""
+        return 1 + self.relative_error
+
+    @property
+    def expected_s(self) -> tuple[float, float]:
+        """The fastest and the slowest time that are still OK, in seconds; the slowest may be infinite."""
+        predicted_s = self.prediction.duration_s
+        fastest_s, slowest_s = _range_of(self.prediction)
+        within_s = predicted_s / (1 - self.tolerance) if self.tolerance < 1 else math.inf
+        if self.min_ratio is not None:
+            slowest_s = within_s = predicted_s / self.min_ratio
+        return min(fastest_s, predicted_s / (1 + self.tolerance)), max(slowest_s, within_s)
+
+    @property
+    def expected_busbw_bytes_per_s(self) -> tuple[float, float]:
+        """The lowest and the highest busbw that are still OK."""
+        busbw = self.prediction.busbw_bytes_per_s or 0.0
+        fastest_s, slowest_s = self.expected_s
+        return (busbw * self.prediction.duration_s / slowest_s, busbw * self.prediction.duration_s / fastest_s)
+
+    @property
+    def wire_bytes_per_s(self) -> float | None:
+        """What the limiting link really carried: its bytes, counted by the simulation, over the measured time."""
+        limiting = self.prediction.limiting
+        return None if limiting is None else limiting.num_bytes / self.measurement.median_s
+
+    @property
     def verdict(self) -> Verdict:
-        """LOW: slower than predicted by more than the tolerance; HIGH: faster by more than it."""
-        if abs(self.relative_error) <= self.tolerance:
-            return "OK"
-        return "LOW" if self.relative_error < 0 else "HIGH"
+        """LOW: slower than the range that is expected; HIGH: faster than that."""
+        fastest_s, slowest_s = _range_of(self.prediction)
+        measured_s = self.measurement.median_s
+        if self.min_ratio is not None:
+            is_low = self.ratio < self.min_ratio
+        else:
+            is_low = self.relative_error < -self.tolerance and measured_s > slowest_s
+        if is_low:
+            return "LOW"
+        return "HIGH" if self.relative_error > self.tolerance and measured_s < fastest_s else "OK"
 
     @property
     def reason(self) -> str:
-        """The verdict in words: share of what was expected, tolerance, and the link that limits."""
-        share = f"{1 + self.relative_error:.0%} of the predicted speed"
-        within = f"tolerance {self.tolerance:.0%}"
+        """The verdict in words: share of what was expected, the range, what was measured, and the link that limits."""
+        asked = (
+            f"at least {self.min_ratio:.0%} asked" if self.min_ratio is not None else f"tolerance {self.tolerance:.0%}"
+        )
+        share = f"{self.ratio:.0%} of the predicted speed"
         if self.verdict == "OK":
-            return f"{share}, {within}"
+            return f"{share}, {asked}"
         if self.verdict == "HIGH":
-            return f"{share}, {within}: faster than the topology and profile allow, check them"
+            return f"{share}, {asked}: faster than the topology and profile allow, check them"
         where = f": {self.limit}" if self.prediction.link_loads else ""
-        expected = self.prediction.busbw_bytes_per_s
-        rates = f"{format_rate(self.measurement.busbw_bytes_per_s)} of busbw"
-        rates += f" where {format_rate(expected)} is expected" if expected is not None else ""
-        return f"{share} ({rates}), {within}{where}"
+        low, high = self.expected_busbw_bytes_per_s
+        measured = self.measurement.busbw_bytes_per_s
+        if not measured:
+            return f"{share}, {asked}{where}"
+        return (
+            f"{share}, expected {format_rate(low)} to {format_rate(high)} of busbw ({asked}), measured "
+            f"{format_rate(measured)}{where}"
+        )
 
     @property
     def limit(self) -> str:
         """What the predicted time goes into: the link that limits, unless it idles for most of it."""
         limiting = self.prediction.limiting
         if limiting is None or limiting.busy_fraction < BUSY_FRACTION:
-            return "latencies decide, not a link"
+            return LATENCIES
         return f"limited by {limiting.link}"
 
     @property
@@ -78,8 +125,17 @@ class Comparison:
         return low_s is not None and high_s is not None and low_s <= self.prediction.duration_s <= high_s
 
 
+def _range_of(prediction: Prediction) -> tuple[float, float]:
+    """The fastest and slowest time that the prediction itself holds possible; its time alone where it states none."""
+    fastest_s, slowest_s = (getattr(prediction, name, None) for name in ("low_s", "high_s"))
+    return fastest_s or prediction.duration_s, slowest_s or prediction.duration_s
+
+
 def compare(
-    predictions: Sequence[Prediction], measurements: Sequence[Measurement], tolerance: float = TOLERANCE
+    predictions: Sequence[Prediction],
+    measurements: Sequence[Measurement],
+    tolerance: float = TOLERANCE,
+    min_ratio: float | None = None,
 ) -> tuple[Comparison, ...]:
     """Each measurement beside the prediction in the same place; MeasurementError where they are of different things."""
     if len(predictions) != len(measurements):
@@ -97,7 +153,7 @@ def compare(
                 f"a prediction of {here.collective}, {here.num_bytes} bytes, {ranks[0]} beside "
                 f"a measurement of {there.collective}, {there.num_bytes} bytes, {ranks[1]}"
             )
-    return tuple(Comparison(*pair, tolerance) for pair in zip(predictions, measurements, strict=True))
+    return tuple(Comparison(*pair, tolerance, min_ratio) for pair in zip(predictions, measurements, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +207,37 @@ def changes(
 
 
 def _key(found: Measurement) -> tuple[object, ...]:
-    return found.workload, found.num_ranks, found.algorithm, found.executor
+    return found.workload, found.num_ranks, found.algorithm, found.executor, found.protocol, found.timing
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A version or variable that is not the same before and after; None where a side does not have it."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+    @property
+    def sentence(self) -> str:
+        """It in words."""
+        if self.before is None:
+            return f"{self.name} is new: {self.after}"
+        if self.after is None:
+            return f"{self.name} was {self.before} and is no longer set"
+        return f"{self.name} was {self.before}, now it is {self.after}"
+
+
+def differences(before: Sequence[Measurement], after: Sequence[Measurement]) -> tuple[Difference, ...]:
+    """What differs in software and environment, by name. What a side says nothing of at all is not compared."""
+    found = []
+    for part in ("software", "environment"):
+        sides = [{row.name: row.value for one in side for row in getattr(one, part)} for side in (before, after)]
+        if not all(sides) and part == "software":
+            continue
+        names = sorted({*sides[0], *sides[1]})
+        found += [Difference(name, sides[0].get(name), sides[1].get(name)) for name in names]
+    return tuple(row for row in found if row.before != row.after)
 
 
 def _delta(before: Measurement, after: Measurement, tolerance: float, seed: int) -> Delta:

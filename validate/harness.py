@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.workload import Workload
 from validate.backends import Backend
-from validate.measurement import Measurement, kept_environment
+from validate.measurement import LibraryChoice, Measurement, kept_environment
 
 
 def measure(
@@ -25,6 +25,7 @@ def measure(
     for _ in range(num_warmups):
         backend.time_once()
     samples_s = backend.slowest([backend.time_once() for _ in range(num_iterations)])
+    estimate_s = backend.estimate_s()
     return Measurement(
         workload=workload,
         num_ranks=backend.num_ranks,
@@ -37,4 +38,6 @@ def measure(
         software=backend.software(),
         environment=kept_environment(),
         provenance=provenance,
+        timing=backend.timing,
+        choice=None if estimate_s is None else LibraryChoice(estimate_s=estimate_s),
     )

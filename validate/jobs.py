@@ -15,10 +15,13 @@ from sim.schedule import COLUMNS, Block, Rows, Schedule
 from sim.workload import Workload
 from topo.errors import MeasurementError
 from validate.measurement import Setting
+from validate.replay import Replay, replay_from_plain, replay_to_plain
 from validate.words import counted
 
 BackendName = Literal["gloo", "nccl"]
 SCHEMA = "jobs/1"
+MOVES = ("repeat", "step_shift", "rank_shift", "chunk_shift", "chunk_wrap", "span")
+"""What a block says beside its rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +31,8 @@ class Job:
     `check` asks for a separate pass that compares the result with the exact one. `contributions[r]` are the values of
     rank r, instead of the harness' own; then the ranks' results are handed back. Under `settings` (NCCL_ALGO and its
     like) the library's collective runs in a communicator of its own; `protocol` is what they ask for. `graph` captures
-    a run as a CUDA graph. `purpose` stands in messages for what is no measurement of a collective.
+    a run as a CUDA graph. `purpose` stands in messages for what is no measurement of a collective. A `replay` is a
+    training step in place of a collective.
     """
 
     workload: Workload
@@ -42,6 +46,7 @@ class Job:
     protocol: str | None = None
     graph: bool = False
     purpose: str = ""
+    replay: Replay | None = None
 
     @property
     def label(self) -> str:
@@ -88,6 +93,8 @@ def _check(job: Job, num_ranks: int) -> None:
             raise MeasurementError(f"{job.label}: the schedule is one of {job.schedule.collective}, build it for this")
     if job.contributions and job.workload.collective == "all_to_all":
         raise MeasurementError(f"{job.label}: each rank has a buffer of its own there, which takes no contributions")
+    if job.replay is not None and (job.schedule is not None or job.contributions):
+        raise MeasurementError(f"{job.label}: a replay takes the place of a schedule and of contributions")
     elements = job.workload.num_elements
     if job.contributions and [len(row) for row in job.contributions] != [elements] * num_ranks:
         shape = f"{counted(num_ranks, 'row')} of {counted(elements, 'value')}"
@@ -125,6 +132,7 @@ def _job_to_plain(job: Job) -> dict[str, Any]:
         "protocol": job.protocol,
         "graph": job.graph,
         "purpose": job.purpose,
+        "replay": None if job.replay is None else replay_to_plain(job.replay),
     }
 
 
@@ -142,6 +150,7 @@ def _job_from_plain(plain: dict[str, Any]) -> Job:
         plain["protocol"],
         plain["graph"],
         plain["purpose"],
+        None if plain["replay"] is None else replay_from_plain(plain["replay"]),
     )
 
 
@@ -155,7 +164,7 @@ def _schedule_to_plain(schedule: Schedule) -> dict[str, Any]:
         "blocks": [
             {
                 "rows": {name: getattr(block.rows, name).tolist() for name in COLUMNS},
-                "shifts": [block.repeat, block.step_shift, block.rank_shift, block.chunk_shift],
+                "moves": {name: getattr(block, name) for name in MOVES},
             }
             for block in schedule.blocks
         ],
@@ -164,7 +173,7 @@ def _schedule_to_plain(schedule: Schedule) -> dict[str, Any]:
 
 def _schedule_from_plain(plain: dict[str, Any]) -> Schedule:
     blocks = tuple(
-        Block(Rows.of(zip(*(block["rows"][name] for name in COLUMNS), strict=True)), *block["shifts"])
+        Block(Rows.of(zip(*(block["rows"][name] for name in COLUMNS), strict=True)), **block["moves"])
         for block in plain["blocks"]
     )
     places = None if plain["places"] is None else np.array(plain["places"], dtype=np.int32)

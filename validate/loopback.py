@@ -52,6 +52,7 @@ def calibration_jobs(num_ranks: int, num_iterations: int = 10) -> tuple[Job, ...
             num_iterations,
             num_warmups=2,
             check=False,
+            purpose=f"calibration by {'one pair' if pattern == PING_PONG else 'all neighbours at once'}",
         )
         for pattern in (PING_PONG, NEIGHBOURS)
         for num_bytes in HOPS

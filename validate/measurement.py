@@ -16,6 +16,16 @@ from validate.words import counted
 KEPT_VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME")
 """Variables kept beside NCCL_*; every other one may hold a secret and is dropped."""
 
+ONLY_PLACES = ("NCCL_DEBUG_FILE", "NCCL_TOPO_DUMP_FILE", "NCCL_GRAPH_DUMP_FILE")
+"""Variables that say where NCCL writes, and nothing of how it runs."""
+
+
+OUTLIER_DEVIATIONS = 10.0
+"""So many median absolute deviations from the median (15 standard deviations of a normal law) is no noise."""
+
+LEAST_DEVIATION = 0.01
+"""Samples that all but agree are not told apart: the deviation counts as this share of the median at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -26,13 +36,28 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
+class LibraryChoice:
+    """What the library took for a workload by itself, as it logged it, and how long it expected that to take.
+
+    None is what it does not say. `estimate_s` is its model's time (NCCL's tuner), never a measured one.
+    """
+
+    algorithm: str | None = None
+    protocol: str | None = None
+    num_channels: int | None = None
+    estimate_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Measurement:
     """One workload as it ran.
 
     `samples_s` are seconds, one per iteration, each the maximum over the ranks (published tables give one number: a
     mean over iterations). `backend` is gloo, nccl, recorded or nccl-tests; `executor` is `builtin` (the library's own
     collective) or `point-to-point` (a schedule of ours, sent row by row); `algorithm` is the schedule's name, or
-    `builtin` where the library chose by itself. `correct` is None where the result was not checked.
+    `builtin` where the library chose by itself, as `choice` then says. `protocol` is one that was asked for. `timing`
+    says which clock: `clock`, `cuda-events` or `cuda-graph`, "" where it is not known. `correct` is None where the
+    result was not checked.
     """
 
     workload: Workload
@@ -46,6 +71,9 @@ class Measurement:
     software: tuple[Setting, ...] = ()
     environment: tuple[Setting, ...] = ()
     provenance: str = ""
+    protocol: str | None = None
+    timing: str = ""
+    choice: LibraryChoice | None = None
 
     def __post_init__(self) -> None:
         what = f"{self.algorithm} {self.workload.collective} of {self.workload.num_bytes} bytes"
@@ -78,6 +106,23 @@ class Measurement:
         return self._quantile_s(0.9)
 
     @property
+    def p95_s(self) -> float | None:
+        """The 95th percentile of the samples in seconds, interpolated; None of a single sample."""
+        return self._quantile_s(0.95)
+
+    @property
+    def p99_s(self) -> float | None:
+        """The 99th percentile of the samples in seconds, interpolated; None of a single sample."""
+        return self._quantile_s(0.99)
+
+    @property
+    def num_outliers(self) -> int:
+        """Samples further from the median than OUTLIER_DEVIATIONS times what samples deviate from it in the median."""
+        deviations = [abs(sample - self.median_s) for sample in self.samples_s]
+        usual_s = max(statistics.median(deviations), LEAST_DEVIATION * self.median_s)
+        return sum(deviation > OUTLIER_DEVIATIONS * usual_s for deviation in deviations)
+
+    @property
     def relative_spread(self) -> float | None:
         """Half of what lies between these two, as a share of the median; None of a single sample."""
         if self.p10_s is None or self.p90_s is None:
@@ -107,4 +152,5 @@ def kept_environment(variables: Mapping[str, str] | None = None) -> tuple[Settin
     """The variables that shape a measurement, by name: NCCL_* and KEPT_VARIABLES; every other one is dropped."""
     found = os.environ if variables is None else variables
     names = sorted(name for name in found if name.startswith("NCCL_") or name in KEPT_VARIABLES)
+    names = [name for name in names if name not in ONLY_PLACES]
     return tuple(Setting(name, found[name]) for name in names)

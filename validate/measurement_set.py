@@ -8,6 +8,8 @@ from sim.collective import collective
 from sim.profile import Profile
 from sim.workload import ELEMENT_BYTES, REDUCTIONS, Workload
 from topo.topology import Topology
+from validate.gpu_state import GpuState
+from validate.library_files import LibraryText
 from validate.loopback import PointToPoint
 from validate.measurement import Measurement
 
@@ -32,7 +34,8 @@ class MeasurementSet:
 
     `failure` says why some of what was asked for is missing. `remarks` are sentences about how the file was read.
     `findings` are sentences about what must not be overlooked: rows set aside because their result is wrong or their
-    numbers contradict each other, with file and line; of such rows alone a set may consist.
+    numbers contradict each other, with file and line; of such rows alone a set may consist. `gpus` are the GPUs before
+    and after the run, `library_texts` what NCCL wrote beside it.
     """
 
     name: str
@@ -43,6 +46,8 @@ class MeasurementSet:
     failure: str | None = None
     remarks: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
+    gpus: tuple[GpuState, ...] = ()
+    library_texts: tuple[LibraryText, ...] = ()
 
     @property
     def wrong(self) -> tuple[str, ...]:

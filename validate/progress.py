@@ -26,13 +26,16 @@ CAN_AWAIT_SIGNALS = hasattr(signal, "sigtimedwait")
 """Not on macOS, where the signal simply ends the process."""
 
 STARTING, RUNNING, DONE, FAILED, STOPPED = "starting", "running", "done", "failed", "stopped"
+GONE = "gone"
+"""A process that ended without a word, as whoever started it found out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a process last said of itself: `count` meetings reached, which job, and its error if it failed.
 
-    `job_number` counts the jobs from 1 and is 0 before the first.
+    `job_number` counts the jobs from 1 and is 0 before the first. `at_s` is on the clock of `time.monotonic`, which all
+    processes of a machine share and which nobody sets.
     """
 
     rank: int
@@ -57,12 +60,14 @@ def report_path(folder: Path, rank: int) -> Path:
 
 def read_reports(folder: Path, num_processes: int) -> dict[int, Report]:
     """The last report of every process that has written one."""
-    reports = {}
-    for rank in range(num_processes):
-        path = report_path(folder, rank)
-        if path.exists():
-            reports[rank] = Report(**json.loads(path.read_text(encoding="utf-8")))
-    return reports
+    found = {rank: read_report(folder, rank) for rank in range(num_processes)}
+    return {rank: report for rank, report in found.items() if report is not None}
+
+
+def read_report(folder: Path, rank: int) -> Report | None:
+    """The last report of that process; None before its first."""
+    path = report_path(folder, rank)
+    return Report(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def is_alive(pid: int) -> bool:
@@ -153,7 +158,7 @@ class Reporter:
                 "job": self._job,
                 "job_number": self._job_number,
                 "error": self._error,
-                "at_s": time.time(),
+                "at_s": time.monotonic(),
             }
             try:
                 fresh = self._path.with_suffix(".new")
@@ -161,6 +166,8 @@ class Reporter:
                 fresh.replace(self._path)
             except FileNotFoundError:
                 os._exit(128 + signal.SIGTERM)  # the folder is gone, and with it whoever launched this process
+            except OSError:
+                return  # no space: a later report may find some
 
 
 def _told_to_stop() -> bool:

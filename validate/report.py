@@ -5,6 +5,7 @@ A table for people fits a terminal of 80 columns: what it has no room for is in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,17 @@ COLUMNS = (
     Column("predicted busbw\nGB/s", "predicted_busbw_gb_per_s", ".2f"),
     Column("measured busbw\nGB/s", "measured_busbw_gb_per_s", ".2f"),
     Column("limiting link\n(predicted)", "limiting_link"),
+    Column("expected busbw\nfrom GB/s", "expected_low_gb_per_s", ".2f"),
+    Column("to GB/s", "expected_high_gb_per_s", ".2f"),
+    Column("ratio\n%", "ratio_percent", ".0f"),
+    Column("wire\nGB/s", "wire_gb_per_s", ".2f"),
+    Column("p50\nus", "p50_us", ",.2f"),
+    Column("p95\nus", "p95_us", ",.2f"),
+    Column("p99\nus", "p99_us", ",.2f"),
+    Column("executor", "executor"),
+    Column("protocol", "protocol"),
+    Column("NCCL took", "library_choice"),
+    Column("NCCL expected\nus", "library_estimate_us", ",.2f"),
 )
 NUM_SHOWN = 7
 """Columns of a table for people; a wrong result stands in the verdict there."""
@@ -66,15 +78,43 @@ def _row(found: Measurement, comparison: Comparison | None) -> dict[str, Any]:
         "measured_s": found.median_s,
         "measured_p10_s": found.p10_s,
         "measured_p90_s": found.p90_s,
+        "measured_p95_s": found.p95_s,
+        "measured_p99_s": found.p99_s,
         "num_samples": len(found.samples_s),
+        "num_outliers": found.num_outliers,
+        "timing": found.timing,
+        "protocol": found.protocol,
+        "library_algorithm": found.choice.algorithm if found.choice else None,
+        "library_protocol": found.choice.protocol if found.choice else None,
+        "library_channels": found.choice.num_channels if found.choice else None,
+        "library_estimate_s": found.choice.estimate_s if found.choice else None,
         "relative_error": comparison.relative_error if comparison else None,
         "predicted_busbw_bytes_per_s": prediction.busbw_bytes_per_s if prediction else None,
         "measured_busbw_bytes_per_s": found.busbw_bytes_per_s,
+        **_expected(comparison),
         "correct": found.correct,
         "verdict": comparison.verdict if comparison else None,
         "tolerance": comparison.tolerance if comparison else None,
+        "min_ratio": comparison.min_ratio if comparison else None,
         "reason": comparison.reason if comparison else None,
         "limiting_link": limiting.link if limiting else None,
+    }
+
+
+def _expected(comparison: Comparison | None) -> dict[str, Any]:
+    """What is still OK, and what the limiting link carried; a bound that is infinite is null."""
+    if comparison is None:
+        names = ("expected_low_s", "expected_high_s", "expected_low_busbw_bytes_per_s")
+        return dict.fromkeys((*names, "expected_high_busbw_bytes_per_s", "ratio", "wire_bytes_per_s"))
+    fastest_s, slowest_s = comparison.expected_s
+    low, high = comparison.expected_busbw_bytes_per_s
+    return {
+        "expected_low_s": fastest_s,
+        "expected_high_s": slowest_s if math.isfinite(slowest_s) else None,
+        "expected_low_busbw_bytes_per_s": low,
+        "expected_high_busbw_bytes_per_s": high,
+        "ratio": comparison.ratio,
+        "wire_bytes_per_s": comparison.wire_bytes_per_s,
     }
 
 
@@ -89,7 +129,7 @@ def comparison_table(
     for found, row in zip(measurements, comparison_rows(measurements, comparisons), strict=True):
         cells: tuple[Cell, ...] = (
             row["num_bytes"],
-            row["algorithm"],
+            f"{row['algorithm']} {row['protocol']}" if row["protocol"] else row["algorithm"],
             _scaled(row["predicted_s"], 1e6),
             row["measured_s"] * 1e6,
             _scaled(found.relative_spread, 100),
@@ -99,11 +139,30 @@ def comparison_table(
             _scaled(row["predicted_busbw_bytes_per_s"], 1e-9),
             row["measured_busbw_bytes_per_s"] * 1e-9,
             row["limiting_link"],
+            _scaled(row["expected_low_busbw_bytes_per_s"], 1e-9),
+            _scaled(row["expected_high_busbw_bytes_per_s"], 1e-9),
+            _scaled(row["ratio"], 100),
+            _scaled(row["wire_bytes_per_s"], 1e-9),
+            row["measured_s"] * 1e6,
+            _scaled(row["measured_p95_s"], 1e6),
+            _scaled(row["measured_p99_s"], 1e6),
+            row["executor"],
+            row["protocol"],
+            _choice(found),
+            _scaled(row["library_estimate_s"], 1e6),
         )
         rows.append(cells)
     if layout != FOR_PEOPLE:
         return Table(COLUMNS, tuple(rows), title)
     return _without_empty(Table(COLUMNS[:NUM_SHOWN], tuple(row[:NUM_SHOWN] for row in rows), title))
+
+
+def _choice(found: Measurement) -> str | None:
+    """What the library took, in one word: `nvls/simple/16`."""
+    if found.choice is None or found.choice.algorithm is None:
+        return None
+    parts = (found.choice.algorithm, found.choice.protocol, found.choice.num_channels)
+    return "/".join(str(part) for part in parts if part is not None)
 
 
 def delta_rows(deltas: Sequence[Delta]) -> list[dict[str, Any]]:

@@ -9,11 +9,16 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from topo.units import format_rate, format_size
-from validate.compare import Comparison, Delta
-from validate.words import counted
+from validate.compare import LATENCIES, Comparison, Delta, Difference
+from validate.suspects import suspects
+from validate.words import counted, listed
 
 if TYPE_CHECKING:
+    from validate.measurement import Measurement
     from validate.session import Session
+
+WIRE_APART = 0.05
+"""Up to this share busbw and what the link carried are the same."""
 
 
 def of_session(session: Session, backend: str, *, gates: bool) -> list[str]:
@@ -26,9 +31,15 @@ def of_session(session: Session, backend: str, *, gates: bool) -> list[str]:
         notes.append(f"nothing is predicted: what runs {name} here is not known, so that only measured times are shown")
     if backend == "gloo":
         notes += noise(session)
+    notes += session.unpredicted
     notes += limits(compared)
+    notes += wire(compared)
+    notes += outliers(found.measurements)
     if gates:
         notes += verdicts(compared)
+        notes += suspects(compared)
+    notes += found.remarks
+    notes += found.findings
     notes += found.wrong
     if found.failure is not None:
         kept = counted(len(found.measurements), "result")
@@ -36,9 +47,15 @@ def of_session(session: Session, backend: str, *, gates: bool) -> list[str]:
     return notes
 
 
-def of_comparisons(comparisons: Sequence[Comparison]) -> list[str]:
+def of_comparisons(comparisons: Sequence[Comparison], num_nodes: int = 1) -> list[str]:
     """What a user must know beside the table of a file's measurements and their predictions."""
-    return [*legend(comparisons), *limits(comparisons), *verdicts(comparisons)]
+    return [
+        *legend(comparisons),
+        *limits(comparisons),
+        *wire(comparisons),
+        *verdicts(comparisons),
+        *suspects(comparisons, num_nodes),
+    ]
 
 
 def of_changes(deltas: Sequence[Delta]) -> list[str]:
@@ -51,15 +68,26 @@ def of_changes(deltas: Sequence[Delta]) -> list[str]:
     ]
 
 
+def of_differences(differences: Sequence[Difference]) -> list[str]:
+    """What is not the same in software and environment before and after: the first to suspect."""
+    if not differences:
+        return []
+    return [f"what differs besides: {listed([row.sentence for row in differences])}"]
+
+
 def legend(comparisons: Sequence[Comparison]) -> list[str]:
     """How errors and verdicts are meant."""
     if not comparisons:
         return []
+    asked = comparisons[0].min_ratio
+    if asked is not None:
+        within = f"LOW: measured slower than {asked:.0%} of the predicted speed"
+    else:
+        within = f"OK within {comparisons[0].tolerance:.0%}; LOW: measured slower than predicted"
     spread = any(row.measurement.relative_spread is not None for row in comparisons)
     return [
-        f"error % = predicted / measured - 1, OK within {comparisons[0].tolerance:.0%}; LOW: measured slower than "
-        "predicted; HIGH: measured faster than predicted, the prediction is too slow"
-        + ("; ± % = half of 10th to 90th percentile of the samples, of their median" if spread else "")
+        f"error % = predicted / measured - 1, {within}; HIGH: measured faster than predicted, the prediction is too "
+        "slow" + ("; ± % = half of 10th to 90th percentile of the samples, of their median" if spread else "")
     ]
 
 
@@ -104,6 +132,42 @@ def _what(row: Comparison) -> str:
     """The algorithm that was simulated, and for which it had to stand in."""
     instead_of = row.prediction.instead_of
     return row.prediction.algorithm + (f" in place of {instead_of}" if instead_of else "")
+
+
+def wire(comparisons: Sequence[Comparison]) -> list[str]:
+    """One sentence where busbw is no speed of a wire: what the limiting link carried in the largest such row."""
+    apart = [row for row in comparisons if _is_no_wire_speed(row)]
+    if not apart:
+        return []
+    row = max(apart, key=lambda row: row.measurement.workload.num_bytes)
+    limiting, carried = row.prediction.limiting, row.wire_bytes_per_s
+    if limiting is None or carried is None:
+        return []
+    size, busbw = format_size(row.measurement.workload.num_bytes), format_rate(row.measurement.busbw_bytes_per_s)
+    return [
+        f"busbw is no speed of a wire here: at {size} {limiting.link} carried {format_rate(carried)} where busbw is "
+        f"{busbw}, since {row.prediction.algorithm} moves other bytes over it than the flat ring that busbw is made for"
+    ]
+
+
+def _is_no_wire_speed(row: Comparison) -> bool:
+    carried, busbw = row.wire_bytes_per_s, row.measurement.busbw_bytes_per_s
+    return carried is not None and busbw > 0 and abs(carried / busbw - 1) > WIRE_APART and row.limit != LATENCIES
+
+
+def outliers(measurements: Sequence[Measurement]) -> list[str]:
+    """That single runs took far longer than the others, and what to do about it."""
+    rows = [row for row in measurements if row.num_outliers]
+    if not rows:
+        return []
+    worst = max(rows, key=lambda row: max(row.samples_s) / row.median_s)
+    times = max(worst.samples_s) / worst.median_s
+    many = f"{counted(sum(row.num_outliers for row in rows), 'sample')} in {counted(len(rows), 'row')}"
+    where = f"{worst.algorithm}, {format_size(worst.workload.num_bytes)}"
+    return [
+        f"outliers: {many} far off, up to {times:.3g} times the median ({where}): something else ran, or more warm-ups "
+        "are needed (-w)"
+    ]
 
 
 def verdicts(comparisons: Sequence[Comparison]) -> list[str]:

@@ -2,105 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sim.algorithms import ALGORITHMS
-from sim.plan import Plan, in_order
-from sim.workload import Workload
-from topo.errors import MeasurementError, NameChoiceError
-from validate import loopback
-from validate.backends import BUILTIN_IN_PARTS
-from validate.compare import TOLERANCE, Comparison, compare
-from validate.jobs import BackendName, Job, Run
-from validate.launch import Outcome, launch, untold
+from validate import gpu_state, loopback
+from validate.compare import Comparison
+from validate.jobs import Job, Run
+from validate.launch import Outcome, launch
+from validate.library_files import kept, with_choices
 from validate.measurement_set import MeasurementSet
+from validate.predicting import Predictor, hold_against
+from validate.request import BUILTIN, Request, Way, algorithms_for, workloads_of
+from validate.watching import untold
 from validate.words import counted
 
 if TYPE_CHECKING:
-    from sim.predict import Simulator
-    from sim.prediction import Prediction
     from sim.profile import Profile
+    from sim.workload import Workload
     from topo.cluster import Cluster
     from topo.topology import Topology
+    from validate.gpu_state import GpuState
     from validate.loopback import PointToPoint
     from validate.measurement import Measurement
 
-BUILTIN = "builtin"
-GLOO_BUILTIN_IS = {"all_reduce": "ring", "all_gather": "ring"}
-"""What gloo runs for its own collectives where nothing else is asked for (gloo/allreduce.cc, gloo/allgather.cc).
+__all__ = ["BUILTIN", "Request", "Session", "algorithms_for", "hold_against", "run_session", "workloads_of"]
 
-Its broadcast is a binomial tree and its reduce ends by a gather, which nothing here runs.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What to measure. `algorithms` are `builtin` and names of ALGORITHMS; all workloads are run by each of them."""
-
-    backend: BackendName
-    num_ranks: int
-    workloads: tuple[Workload, ...]
-    algorithms: tuple[str, ...] = (BUILTIN,)
-    num_chunks: int | None = None
-    num_iterations: int = 20
-    num_warmups: int = 5
-    timeout_s: float = 300.0
-    tolerance: float = TOLERANCE
-
-    def __post_init__(self) -> None:
-        if self.num_ranks < 2:
-            raise MeasurementError(f"{counted(self.num_ranks, 'rank')}: a collective needs at least 2, see --ranks")
-        if not self.algorithms:
-            raise MeasurementError("no algorithm is to be measured: name some with --algorithm")
-        if any(workload.collective == "all_to_all" for workload in self.workloads):
-            raise MeasurementError(
-                "all_to_all is simulated but not run: each rank has a buffer of its own there, which no backend lays "
-                "out yet; measure another --collective"
-            )
-        for name in self.algorithms:
-            if name not in (BUILTIN, *ALGORITHMS):
-                raise NameChoiceError("algorithm", name, (BUILTIN, *ALGORITHMS))
-            for workload in self.workloads:
-                if workload.collective not in _run_by(name):
-                    others = ", ".join(algorithms_for(workload.collective)) or "nothing"
-                    raise MeasurementError(
-                        f"{name} runs {', '.join(_run_by(name))}, not {workload.collective}: that is run by {others}"
-                    )
-
-
-def algorithms_for(collective: str) -> tuple[str, ...]:
-    """What can run a collective (by its own name): the library's call, and those of ALGORITHMS that are made for it."""
-    return tuple(name for name in (BUILTIN, *ALGORITHMS) if collective in _run_by(name))
-
-
-def _run_by(name: str) -> tuple[str, ...]:
-    return tuple(BUILTIN_IN_PARTS) if name == BUILTIN else ALGORITHMS[name].collectives
-
-
-def workloads_of(
-    collective: str, sizes: Sequence[int], dtype: str, reduction: str, num_ranks: int
-) -> tuple[Workload, ...]:
-    """One workload per size; where every rank owns an equal part, sizes as nccl-tests runs them.
-
-    That is rounded down to whole parts, and at least one element each. The same size is not run twice.
-    """
-    whole = [Workload(collective, size, dtype, reduction) for size in sizes]
-    if not BUILTIN_IN_PARTS.get(collective, False):
-        return tuple(whole)
-    step = [workload.element_bytes * num_ranks for workload in whole]
-    rounded = [max(size // unit, 1) * unit for size, unit in zip(sizes, step, strict=True)]
-    return tuple(Workload(collective, size, dtype, reduction) for size in dict.fromkeys(rounded))
+Todo = tuple["Workload", Way]
+Launch = Callable[..., Outcome]
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What was measured, and beside each measurement its comparison; None where nothing could be predicted."""
+    """What was measured, and beside each measurement its comparison; None where nothing could be predicted.
+
+    `unpredicted` says why, where there is more to say than that nothing here runs it.
+    """
 
     found: MeasurementSet
     comparisons: tuple[Comparison | None, ...]
     culprits: tuple[int, ...] = ()
+    unpredicted: tuple[str, ...] = ()
+
+
+Save = Callable[[Session], None]
 
 
 def run_session(
@@ -109,153 +54,169 @@ def run_session(
     profile: Profile | None = None,
     *,
     tell: Callable[[str], None] = untold,
+    save: Save | None = None,
+    launcher: Launch = launch,
 ) -> Session:
     """Measure, predict and compare.
 
     Without a machine, gloo's processes are given one made from point-to-point messages, which are measured first; no
-    collective goes into that prediction. Results are kept when the run ends early, with the reason in `failure`.
-    `tell` is told again and again, in a few words, how far it is.
+    collective goes into that prediction. Results are kept when the run ends early, also when it is interrupted, with
+    the reason in `failure`. `tell` is told again and again, in a few words, how far it is; `save` gets what there is
+    each time another size has been measured. `launcher` starts the processes.
     """
-    calibrates = machine is None
+    calibrates = machine is None and request.backend == "gloo" and request.num_ranks > 1
     calibration = loopback.calibration_jobs(request.num_ranks) if calibrates else ()
-    simulator = None if machine is None else _simulator(machine, profile, request)
-    plans = _plans(request, simulator)
-    todo = [(workload, name) for workload in request.workloads for name in request.algorithms]
-    jobs = tuple(_job(request, workload, name, plans) for workload, name in todo)
-    run = Run(request.backend, request.num_ranks, (*calibration, *jobs))
-    outcome = launch(run, timeout_s=request.timeout_s, tell=tell)
-    measured = [(job, found) for job, found in outcome.measurements.items() if job >= len(calibration)]
-    point_to_point = _fitted(outcome, calibration) if calibrates else None
+    predictor = Predictor.on(request, machine, profile)
+    attempts = _Attempts(request, predictor, tell, save, launcher)
+    first = attempts.measure(calibration, [(size, way) for size in request.workloads for way in request.ways])
+    point_to_point = _fitted(first.calibrated, calibration)
     if point_to_point is not None:
-        simulator = _simulator(loopback.topology(point_to_point), loopback.profile(point_to_point), request)
-    comparisons = []
-    for number, (job, found) in enumerate(measured, start=1):
-        tell(f"predicting {number} of {len(measured)}")
-        comparisons.append(_comparison(request, simulator, plans, todo[job - len(calibration)], found))
-    measurements = tuple(found for _, found in measured)
-    return Session(_document(outcome, measurements, simulator, point_to_point), tuple(comparisons), outcome.culprits)
+        predictor.settle(loopback.topology(point_to_point), loopback.profile(point_to_point))
+    session = _compared(attempts, first, point_to_point)
+    for number in range(2, request.retries + 2):
+        low = _low(session)
+        if request.min_ratio is None or session.found.failure is not None or not low:
+            break
+        session = _again(attempts, session, low, number)
+    return session
 
 
-def _simulator(machine: Topology | Cluster, profile: Profile | None, request: Request) -> Simulator:
-    from sim.planners.topology import Options
-    from sim.predict import Simulator
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What one launch brought: rows by what they measured, and the calibration before them by the jobs' numbers."""
 
-    if machine.num_ranks != request.num_ranks:
-        raise MeasurementError(
-            f"{machine.name} has {counted(machine.num_ranks, 'rank')}, {request.num_ranks} are to be measured: "
-            "choose others with --ranks, --gpus or --nodes"
+    rows: tuple[tuple[Todo, Measurement], ...]
+    calibrated: dict[int, Measurement]
+    outcome: Outcome
+    states: tuple[GpuState, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempts:
+    """How launches of one request are made."""
+
+    request: Request
+    predictor: Predictor
+    tell: Callable[[str], None]
+    save: Save | None
+    launcher: Launch
+
+    def measure(self, calibration: tuple[Job, ...], todo: list[Todo]) -> _Measured:
+        """One launch; where it is interrupted, what had arrived until then."""
+        before, arrived = len(calibration), _Arrivals(len(calibration), len(self.request.ways), self.save)
+        jobs = (*calibration, *(self._job(*what) for what in todo))
+        run = Run(self.request.backend, self.request.num_ranks, jobs)
+        states = gpu_state.look("before") if run.backend == "nccl" else ()
+        try:
+            outcome = self.launcher(run, timeout_s=self.request.timeout_s, tell=self.tell, arrived=arrived.take)
+        except (KeyboardInterrupt, SystemExit) as ended:
+            outcome = Outcome(arrived.found, {}, failure=_interrupted(ended))
+        if states:
+            states = (*states, *gpu_state.look("after"))
+        named = with_choices(outcome.measurements, dict(enumerate(jobs)), outcome.texts)
+        rows = tuple((todo[index - before], found) for index, found in named.items() if index >= before)
+        calibrated = {index: found for index, found in named.items() if index < before}
+        return _Measured(rows, calibrated, outcome, states)
+
+    def _job(self, workload: Workload, way: Way) -> Job:
+        request = self.request
+        return Job(
+            workload,
+            way.algorithm,
+            self.predictor.schedule(workload, way),
+            request.num_iterations,
+            request.num_warmups,
+            settings=way.settings,
+            protocol=way.protocol,
+            graph=request.graph,
         )
-    return Simulator(machine, profile, Options(num_chunks=request.num_chunks))
 
 
-def _plans(request: Request, simulator: Simulator | None) -> dict[tuple[Workload, str], Plan]:
-    """What is executed and, unchanged, predicted: the planner's choice on a given machine, else the natural order."""
-    return {
-        (workload, name): _plan(request, simulator, workload, name)
-        for workload in request.workloads
-        for name in request.algorithms
-        if name != BUILTIN
-    }
+@dataclass(slots=True)
+class _Arrivals:
+    """Results as they come; each time a size is through, what there is is saved."""
+
+    num_before: int
+    num_ways: int
+    save: Save | None
+    found: dict[int, Measurement] = field(default_factory=dict)
+
+    def take(self, index: int, measurement: Measurement) -> None:
+        """Keep a result."""
+        self.found[index] = measurement
+        number = index - self.num_before + 1
+        if self.save is None or number < 1 or number % self.num_ways:
+            return
+        rows = tuple(found for place, found in self.found.items() if place >= self.num_before)
+        so_far = MeasurementSet("this machine", rows, failure="it had not ended when this was written")
+        self.save(Session(so_far, (None,) * len(rows)))
 
 
-def _plan(request: Request, simulator: Simulator | None, workload: Workload, name: str) -> Plan:
-    if simulator is not None:
-        return simulator.plan(workload, name)
-    chunks = request.num_chunks or 1
-    return in_order(name, request.num_ranks, collective=workload.collective, num_chunks=chunks)
+def _interrupted(ended: BaseException) -> str:
+    """Who ended it, in words."""
+    if isinstance(ended, KeyboardInterrupt):
+        return "interrupted from the keyboard"
+    return "told to end by a signal"
 
 
-def _job(request: Request, workload: Workload, name: str, plans: Mapping[tuple[Workload, str], Plan]) -> Job:
-    plan = plans.get((workload, name))
-    schedule = None if plan is None else plan.schedule()
-    return Job(workload, name, schedule, request.num_iterations, request.num_warmups)
+def _low(session: Session) -> list[int]:
+    return [index for index, row in enumerate(session.comparisons) if row is not None and row.verdict == "LOW"]
 
 
-def _fitted(outcome: Outcome, calibration: tuple[Job, ...]) -> PointToPoint | None:
-    """The point-to-point facts; None where the run ended before they were complete."""
-    if any(index not in outcome.measurements for index in range(len(calibration))):
+def _fitted(found: dict[int, Measurement], calibration: tuple[Job, ...]) -> PointToPoint | None:
+    """The point-to-point facts; None where the run ended before they were complete, or needed none."""
+    if not calibration or len(found) < len(calibration):
         return None
-    found = {
-        (job.algorithm, job.workload.num_bytes): outcome.measurements[index] for index, job in enumerate(calibration)
-    }
-    return loopback.fit(found)
+    return loopback.fit(
+        {(job.algorithm, job.workload.num_bytes): found[index] for index, job in enumerate(calibration)}
+    )
 
 
-def _comparison(
-    request: Request,
-    simulator: Simulator | None,
-    plans: Mapping[tuple[Workload, str], Plan],
-    what: tuple[Workload, str],
-    found: Measurement,
-) -> Comparison | None:
-    predicted = None if simulator is None else _predicted(request, simulator, plans, what)
-    return None if predicted is None else Comparison(predicted, found, request.tolerance)
-
-
-def _predicted(
-    request: Request, simulator: Simulator, plans: Mapping[tuple[Workload, str], Plan], what: tuple[Workload, str]
-) -> Prediction | None:
-    """The executed plan simulated; for the library's own collective, what it is known to run, if anything."""
-    workload, name = what
-    if name != BUILTIN:
-        return simulator.run_plan(plans[what], workload)
-    known = GLOO_BUILTIN_IS.get(workload.collective) if request.backend == "gloo" else "auto"
-    return None if known is None else simulator.run(workload, known)
-
-
-def _document(
-    outcome: Outcome,
-    measurements: tuple[Measurement, ...],
-    simulator: Simulator | None,
-    point_to_point: PointToPoint | None,
-) -> MeasurementSet:
+def _compared(attempts: _Attempts, measured: _Measured, point_to_point: PointToPoint | None) -> Session:
+    """The rows beside their predictions."""
     from topo.topology import Topology
 
+    predictor, outcome = attempts.predictor, measured.outcome
+    comparisons = []
+    for number, (what, row) in enumerate(measured.rows, start=1):
+        attempts.tell(f"predicting {number} of {len(measured.rows)}")
+        comparisons.append(predictor.comparison(*what, row))
+    simulator = predictor.simulator
     machine = simulator.machine if simulator else None
-    stamped = tuple(replace(found, provenance="topo validate run") for found in measurements)
-    return MeasurementSet(
+    found = MeasurementSet(
         name=machine.name if machine else "this machine",
-        measurements=stamped,
+        measurements=tuple(replace(row, provenance="topo validate run") for _, row in measured.rows),
         topology=machine if isinstance(machine, Topology) else None,
         profile=simulator.profile if simulator else None,
         point_to_point=point_to_point,
         failure=outcome.failure,
+        remarks=tuple(filter(None, (gpu_state.summary(measured.states),))),
+        findings=(*outcome.not_run.values(), *gpu_state.findings(measured.states)),
+        gpus=measured.states,
+        library_texts=kept(outcome.texts),
     )
+    return Session(found, tuple(comparisons), outcome.culprits, tuple(predictor.problems))
 
 
-def hold_against(
-    found: MeasurementSet,
-    machine: Topology | Cluster,
-    profile: Profile | None = None,
-    algorithm: str | None = None,
-    tolerance: float = TOLERANCE,
-) -> tuple[Comparison, ...]:
-    """Every measurement beside its prediction on the machine.
-
-    `algorithm` None predicts what was run, and what the simulator calls `auto` where the library chose by itself.
-    MeasurementError where the ranks do not agree, or a collective is one that cannot be simulated.
-    """
-    from sim.predict import Simulator, auto_candidates
-
-    simulator = Simulator(machine, profile)
-    predictions = []
-    for row in found.measurements:
-        if row.num_ranks != machine.num_ranks:
-            ranks = counted(row.num_ranks, "rank")
-            raise MeasurementError(
-                f"{found.name} was measured with {ranks}, {machine.name} has {machine.num_ranks}: "
-                "choose them with --gpus or --nodes"
-            )
-        name = algorithm or ("auto" if row.algorithm == BUILTIN else row.algorithm)
-        for candidate in auto_candidates(row.workload.collective) if name == "auto" else (name,):
-            _check_runs(candidate, row.workload.collective)
-        predictions.append(simulator.run(row.workload, name))
-    return compare(predictions, found.measurements, tolerance)
-
-
-def _check_runs(name: str, collective: str) -> None:
-    if name not in ALGORITHMS:
-        raise NameChoiceError("algorithm", name, ("auto", *ALGORITHMS))
-    if collective not in ALGORITHMS[name].collectives:
-        runs = ", ".join(ALGORITHMS[name].collectives)
-        raise MeasurementError(f"{collective} cannot be simulated yet: {name} runs {runs}")
+def _again(attempts: _Attempts, session: Session, low: list[int], number: int) -> Session:
+    """The session with those rows measured once more that were LOW; of both attempts the faster one stays."""
+    rows = [session.found.measurements[index] for index in low]
+    todo = [(row.workload, Way(row.algorithm, row.executor, row.protocol)) for row in rows]
+    measured = attempts.measure((), todo)
+    measurements, comparisons = list(session.found.measurements), list(session.comparisons)
+    places = dict(zip(todo, low, strict=True))
+    for what, found in measured.rows:
+        place = places[what]
+        if found.median_s < measurements[place].median_s:
+            measurements[place] = replace(found, provenance=f"topo validate run, attempt {number}")
+            comparisons[place] = attempts.predictor.comparison(*what, measurements[place])
+    kept_low = sum(row is not None and row.verdict == "LOW" for row in (comparisons[place] for place in low))
+    remark = f"attempt {number}: {counted(len(low), 'LOW row')} measured again, {kept_low} of them still LOW"
+    found_now = replace(
+        session.found,
+        measurements=tuple(measurements),
+        remarks=(*session.found.remarks, remark),
+        findings=(*session.found.findings, *measured.outcome.not_run.values()),
+        failure=measured.outcome.failure,
+    )
+    return replace(session, found=found_now, comparisons=tuple(comparisons), culprits=measured.outcome.culprits)

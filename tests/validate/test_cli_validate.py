@@ -15,7 +15,7 @@ from tests.support import NO_CORPUS, corpus_files
 from topo.cli import main
 from topo.jsonio import encode
 from validate import launch
-from validate.measurement import Measurement
+from validate.measurement import Measurement, Setting
 from validate.measurement_set import MeasurementSet
 
 STAR = "switch:2,bandwidth=1GB/s,latency=1us"
@@ -129,7 +129,18 @@ def test_without_torch_the_exit_status_is_3(monkeypatch: pytest.MonkeyPatch) -> 
         (["--backend", "gloo", "--ranks", "3", STAR], "has 2 ranks, 3 are to be measured"),
         (["--backend", "gloo", "--gpus", "0"], "--gpus picks GPUs of TOPOLOGY"),
         (["--backend", "gloo", "no-such-thing"], "no-such-thing"),
-        (["--ranks", "1"], "1 is not in the range"),
+        (["--backend", "gloo", "--fabric", "flat"], "--nodes and --fabric repeat TOPOLOGY"),
+        (["--backend", "gloo", "--profile", "ideal"], "--profile would change nothing here"),
+        (["--backend", "gloo", "--algorithm", "builtin", "--chunks", "2"], "--chunks cuts schedules of ours"),
+        (["--backend", "gloo", "--cuda-graph"], "CUDA graphs need GPUs"),
+        (["--backend", "gloo", "--protocol", "ll"], "--protocol is for what NCCL executes"),
+        (["--backend", "gloo", "--protocol", "l128"], "did you mean 'll128'?"),
+        (["--backend", "gloo", "--executor", "builtin", "--algorithm", "ring"], "gloo has no ring"),
+        (["--backend", "gloo", "--algorithm", "nvls"], "unknown algorithm 'nvls'"),
+        (["--backend", "gloo", "--retries", "3"], "give --min-ratio"),
+        (["--backend", "gloo", "--min-ratio", "0"], "0.0 is not in the range"),
+        (["--ranks", "0"], "0 is not in the range"),
+        (["--backend", "gloo", "--ranks", "1", "--algorithm", "ring"], "ring over 1 rank sends nothing"),
     ],
 )
 def test_bad_input_is_refused_before_anything_starts(
@@ -240,7 +251,52 @@ def test_a_comparison_that_cannot_be_made_is_refused(arguments: list[str], compl
     assert complaint in result.stderr
 
 
-def test_an_all_to_all_is_refused_before_anything_starts() -> None:
-    result = CliRunner().invoke(main, ["validate", "run", "--collective", "all_to_all", "--ranks", "2", "--size", "1M"])
+@needs_torch
+def test_a_dry_run_prints_the_line_and_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch.subprocess, "Popen", lambda *args, **kwargs: pytest.fail("a process was started"))
+    result = validate("run", "--backend", "gloo", "--ranks", "3", "--dry-run")
+    assert result.exit_code == 0, result.stderr
+    assert "-m torch.distributed.run --standalone" in result.stdout
+    assert "--nproc-per-node 3" in result.stdout
+    assert result.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "option", [["--nodes", "2"], ["--gpus", "0"], ["--fabric", "flat"], ["--profile", "ideal"], ["--algorithm", "ring"]]
+)
+def test_before_and_after_takes_no_option_of_a_prediction(table: Callable[[str, str], str], option: list[str]) -> None:
+    path = table("run.txt", GOOD)
+    result = validate("compare", path, path, *option)
     assert result.exit_code == 2
-    assert "simulated but not run" in result.stderr
+    assert f"{option[0]} would change nothing here: AFTER predicts nothing" in result.stderr
+
+
+def test_what_differs_besides_the_times_is_told(tmp_path: Path) -> None:
+    paths = []
+    for number, (version, algorithm) in enumerate((("2.27.3", "Ring"), ("2.30.7", None))):
+        environment = (Setting("NCCL_ALGO", algorithm),) if algorithm else ()
+        row = Measurement(
+            *(Workload("all_reduce", 8), 2, "nccl", "builtin", "builtin", (1.0, 1.1, 1.2)),
+            software=(Setting("nccl", version),),
+            environment=environment,
+        )
+        paths.append(tmp_path / f"{number}.json")
+        paths[-1].write_text(encode(MeasurementSet("x", (row,)), "measurements/1"))
+    result = validate("compare", *map(str, paths), "--format", "json")
+    assert result.exit_code == 0
+    assert "nccl was 2.27.3, now it is 2.30.7, NCCL_ALGO was Ring and is no longer set" in result.stderr
+    assert [row["name"] for row in json.loads(result.stdout)["differences"]] == ["nccl", "NCCL_ALGO"]
+
+
+def test_a_gate_is_by_ratio_and_per_size(table: Callable[[str, str], str]) -> None:
+    path = table("run.txt", "1000000 250000 float sum -1 2000 0.50 0.50 0\n")
+    passed, failed = (
+        validate("compare", path, "--topology", STAR, "--min-ratio", ratio, "--format", "json")
+        for ratio in ("0.4", "0.9")
+    )
+    assert (passed.exit_code, failed.exit_code) == (0, 1)
+    (row,) = json.loads(failed.stdout)["rows"]
+    assert row["verdict"] == "LOW"
+    assert row["ratio"] == pytest.approx(1 + row["relative_error"])
+    assert row["expected_low_busbw_bytes_per_s"] == pytest.approx(0.9 * row["predicted_busbw_bytes_per_s"])
+    assert "(at least 90% asked), measured 0.5 GB/s: limited by GPU" in failed.stderr

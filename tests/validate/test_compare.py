@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sim.prediction import LinkLoad, Prediction
 from sim.workload import Workload
 from topo.errors import MeasurementError
-from validate.compare import Comparison, changes, compare
-from validate.measurement import Measurement
+from validate.compare import Comparison, changes, compare, differences
+from validate.measurement import Measurement, Setting
 
 WORKLOAD = Workload("all_reduce", 1_000_000)
 
@@ -39,7 +39,8 @@ def test_slower_than_predicted_is_low_and_faster_is_high(duration_s: float, erro
 def test_a_low_row_says_expected_and_measured_and_which_link_limits() -> None:
     reason = Comparison(predicted(0.5e-3), measured(1e-3)).reason
     assert reason == (
-        "50% of the predicted speed (1 GB/s of busbw where 2 GB/s is expected), tolerance 25%: limited by GPU3->NVS0"
+        "50% of the predicted speed, expected 1.5 GB/s to 2.5 GB/s of busbw (tolerance 25%), measured 1 GB/s: limited "
+        "by GPU3->NVS0"
     )
     assert Comparison(predicted(0.5e-3, 0.1), measured(1e-3)).reason.endswith("latencies decide, not a link")
     assert "faster than the topology and profile allow" in Comparison(predicted(2e-3), measured(1e-3)).reason
@@ -53,6 +54,37 @@ def test_the_verdict_is_the_relative_error_against_the_tolerance(
     assert row.relative_error == pytest.approx(duration_s / median_s - 1)
     assert (row.verdict == "OK") == (abs(row.relative_error) <= tolerance)
     assert (row.verdict == "LOW") == (row.relative_error < -tolerance)
+
+
+@given(st.floats(1e-7, 10), st.floats(1e-7, 10), st.floats(0, 2), st.none() | st.floats(0.01, 1))
+def test_what_is_ok_lies_in_the_range_that_is_expected(
+    duration_s: float, median_s: float, tolerance: float, min_ratio: float | None
+) -> None:
+    row = Comparison(predicted(duration_s), measured(median_s), tolerance, min_ratio)
+    fastest_s, slowest_s = row.expected_s
+    assert fastest_s <= duration_s <= slowest_s
+    low, high = row.expected_busbw_bytes_per_s
+    assert low <= high
+    assert row.wire_bytes_per_s == pytest.approx(1e6 / median_s)
+    edge = 1e-9 * median_s
+    if row.verdict == "LOW":
+        assert median_s > slowest_s - edge
+    elif row.verdict == "HIGH":
+        assert median_s < fastest_s + edge or min_ratio is not None
+    else:
+        assert median_s < slowest_s + edge
+
+
+def test_versions_and_variables_that_differ_are_told() -> None:
+    old = replace(measured(1), software=(Setting("nccl", "2.27"), Setting("torch", "2.8")))
+    new = replace(measured(1), software=(Setting("nccl", "2.30"),), environment=(Setting("NCCL_ALGO", "Tree"),))
+    assert [row.sentence for row in differences([old], [new])] == [
+        "nccl was 2.27, now it is 2.30",
+        "torch was 2.8 and is no longer set",
+        "NCCL_ALGO is new: Tree",
+    ]
+    assert not differences([old], [old])
+    assert not differences([measured(1)], [replace(measured(1), software=(Setting("nccl", "2.27"),))])
 
 
 def test_unlike_things_are_not_compared() -> None:

@@ -199,7 +199,7 @@ def test_that_processes_share_the_cores_stands_beside_every_run_on_loopback() ->
 
 def test_a_run_says_what_cannot_be_predicted_what_is_wrong_and_why_it_ended() -> None:
     told = sentences.of_session(session(None), "gloo", gates=False)
-    assert any(text.startswith("nothing is predicted: no algorithm here runs all_reduce") for text in told)
+    assert any(text.startswith("nothing is predicted: what runs all_reduce here is not known") for text in told)
     failed = MeasurementSet("x", (measured(1.0, correct=False),), failure="rank 1 died")
     told = sentences.of_session(Session(failed, (None,)), "nccl", gates=False)
     assert told[-2:] == [

@@ -18,3 +18,14 @@ def num_gpus() -> int:
     except ImportError:
         return 0
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
+
+
+def nccl_version() -> tuple[int, ...]:
+    """The version of the NCCL that torch uses, such as (2, 30, 7); (0,) where torch is built without one."""
+    try:
+        import torch
+
+        found = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
+    except (ImportError, AttributeError, RuntimeError):
+        return (0,)
+    return tuple(found) if isinstance(found, tuple) else (0,)

@@ -20,6 +20,8 @@ class Recorded:
     correct: bool | None = True
     name: str = "recorded"
     executor: str = "builtin"
+    timing: str = ""
+    expected_s: float | None = None
     calls: list[str] = field(default_factory=list)
     _loaded: Sequence[float] = ()
     _next: int = 0
@@ -49,6 +51,10 @@ class Recorded:
         """What was given as `correct`."""
         self.calls.append("check")
         return self.correct
+
+    def estimate_s(self) -> float | None:
+        """What was given as `expected_s`."""
+        return self.expected_s
 
     def software(self) -> tuple[Setting, ...]:
         """Nothing: no software ran."""
