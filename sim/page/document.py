@@ -20,7 +20,7 @@ from sim.report import report_json, report_table
 from sim.series import size_charts
 from topo.errors import ScheduleError
 from topo.units import format_duration, format_size
-from topo.writers.svg_style import STYLE
+from topo.writers.svg_style import DARK, LIGHT
 from topo.writers.svg_words import escaped
 
 if TYPE_CHECKING:
@@ -32,6 +32,14 @@ if TYPE_CHECKING:
 
 SCRIPTS = ("model.js", "stage.js", "holdings.js", "timeline.js", "page.js")
 _SAME_TIME = 1e-6
+_DRAWING_STYLE = f"""\
+:is(.stage, .whole) {{
+{LIGHT}}}
+@media (prefers-color-scheme: dark) {{
+:where(:root:not([data-theme="light"])) :is(.stage, .whole) {{
+{DARK}}}
+}}
+"""
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ def page(
     is_played = any(one.played for one in shown)
     return Template(_text("page.html")).substitute(
         title=escaped(title),
-        style=f"{_text('page.css')}.stage, .whole {{\n{STYLE}}}\n",
+        style=_text("page.css") + _DRAWING_STYLE,
         summary=sections.summary([one.run for one in shown], simulator.machine.name or "this machine"),
         player=_text("player.html") if is_played else "",
         panels="".join(panels),

@@ -68,7 +68,7 @@ class HoldingsField {
 
   draw(changed) {
     if (changed && this.context) {
-      for (const slot of changed) this.drawSlot(slot);
+      for (const slot of changed) this.drawSlot(slot, true);
       return;
     }
     const { run, high } = this;
@@ -92,13 +92,13 @@ class HoldingsField {
     });
   }
 
-  drawSlot(slot) {
+  drawSlot(slot, isAgain = false) {
     const { run, context, high, left, wide } = this;
     const chunk = slot % run.num_chunks;
     const [x, y] = [left + chunk * wide, Math.floor(slot / run.num_chunks) * high];
     const [width, height] = [wide - (wide > 5 ? 1 : 0), high - 1];
     const grown = run.held[slot] ? Math.max(1, (height * run.held[slot]) / (run.total[chunk] || 1)) : 0;
-    context.clearRect(x, y, width, height);
+    if (isAgain) context.clearRect(x, y, width, height);
     context.fillStyle = chunkColour(chunk, run.num_chunks);
     context.globalAlpha = 0.14;
     context.fillRect(x, y, width, height);

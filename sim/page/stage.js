@@ -126,9 +126,15 @@ function distance(a, b) {
 function clear(canvas) {
   const ratio = window.devicePixelRatio || 1;
   const [width, height] = [Math.round(canvas.clientWidth * ratio), Math.round(canvas.clientHeight * ratio)];
-  if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
   const context = canvas.getContext("2d");
+  // A new size empties it too; on paper clearRect would wipe out what lies below the canvas.
+  const isPrinted = document.documentElement.dataset.theme === "light";
+  if (isPrinted || canvas.width !== width || canvas.height !== height) {
+    [canvas.width, canvas.height] = [width, height];
+  } else {
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, width, height);
+  }
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.clearRect(0, 0, canvas.clientWidth, canvas.clientHeight);
   return context;
 }

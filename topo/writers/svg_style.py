@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-STYLE = """\
+LIGHT = """\
 text { font-family: "DejaVu Sans", Verdana, sans-serif; font-size: 10px; fill: #1f2328; }
 .page { fill: #ffffff; }
 .title { font-size: 15px; font-weight: bold; }
@@ -31,7 +31,10 @@ text { font-family: "DejaVu Sans", Verdana, sans-serif; font-size: 10px; fill: #
 .bad { stroke: #cf222e; }
 .down { stroke-dasharray: 6 4; }
 .alarm { fill: #cf222e; font-weight: bold; paint-order: stroke; stroke: #ffffff; stroke-width: 3px; }
-@media (prefers-color-scheme: dark) {
+"""
+"""The style sheet of every drawing; classes are states, and kinds of devices and links (`cpu-link` between CPUs)."""
+
+DARK = """\
 text { fill: #e6edf3; }
 .page { fill: #0d1117; }
 .note, .legend { fill: #b1bac4; }
@@ -53,6 +56,8 @@ text { fill: #e6edf3; }
 .local { stroke: #8b949e; }
 .bad { stroke: #ff7b72; }
 .alarm { fill: #ff7b72; stroke: #0d1117; }
-}
 """
-"""The style sheet of every drawing; classes are states, and kinds of devices and links (`cpu-link` between CPUs)."""
+"""What differs where the viewer prefers it dark."""
+
+STYLE = f"{LIGHT}@media (prefers-color-scheme: dark) {{\n{DARK}}}\n"
+"""Both in one sheet."""
