@@ -1,0 +1,129 @@
+"""`topo validate published`: documents, tables, and what becomes of data that cannot be trusted."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.validate.published_documents import document
+from topo.cli import main
+
+SIZES = (8, 1024, 1 << 16, 1 << 18, 1 << 20, 1 << 24, 1 << 26, 1 << 30)
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(main, ["validate", "published", *words], prog_name="topo")
+
+
+def documents() -> list[dict[str, Any]]:
+    samples = [{"num_bytes": size, "time_s": 2e-5 + size / 200e9} for size in SIZES]
+    rows: list[dict[str, Any]] = [
+        {"name": "reduce", "samples": samples},
+        {"name": "gather", "samples": samples, "collective": "all_gather", "reduction": None},
+        {"name": "exchange", "samples": samples[4:], "collective": "alltoall"},
+        {"name": "one-size", "samples": samples[-1:]},
+        {"name": "slow", "samples": samples, "quality": "degraded"},
+    ]
+    return [document(**row) for row in rows]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "runs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in documents()))
+    return folder
+
+
+@pytest.mark.parametrize(("fit", "num_fitted"), [("none", 0), ("overhead", 3), ("three", 9)])
+def test_the_document_s_summary_follows_from_its_rows(data: Path, fit: str, num_fitted: int) -> None:
+    result = call("--data", str(data), "--fit", fit, "--format", "json", "--model", "textbook")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["schema"], found["fit"], found["quality"]) == ("published/1", fit, "healthy")
+    assert set(found["summary"]) == {"all", "all_reduce", "all_gather", "all_to_all"}
+    rows = [row for dataset in found["datasets"] for row in dataset["rows"]]
+    assert sum(row["fitted"] for row in rows) == num_fitted
+    errors: dict[str, list[float]] = {"latency": [], "knee": [], "bandwidth": []}
+    for row in rows:
+        assert row["relative_error"] == pytest.approx(row["predicted_s"] / row["measured_s"] - 1)
+        if not row["fitted"]:
+            size = row["num_bytes"]
+            regime = "latency" if size <= 1 << 16 else "knee" if size <= 1 << 24 else "bandwidth"
+            errors[regime].append(abs(row["relative_error"]))
+    for regime, group in errors.items():
+        stated = found["summary"]["all"][regime]
+        assert stated["num_rows"] == len(group)
+        assert stated["median_abs_error"] == pytest.approx(np.median(group))
+        assert stated["p90_abs_error"] == pytest.approx(np.quantile(group, 0.9))
+    assert set(found["baselines"]) == {"nccl", "textbook"}
+    assert found["machine_classes"]["A100-test"] == found["summary"]["all"]
+    assert found["set_aside"] == []
+
+
+@pytest.mark.parametrize(("quality", "names"), [("degraded", {"slow"}), ("all", {"slow", "reduce"})])
+def test_quality_picks_the_runs(data: Path, quality: str, names: set[str]) -> None:
+    result = call("--data", str(data), "--quality", quality, "--format", "json")
+    assert names <= {row["name"] for row in json.loads(result.stdout)["datasets"]}
+    assert result.exit_code == 0
+
+
+def test_a_run_set_aside_is_listed_and_is_a_finding(data: Path) -> None:
+    bad = document(name="bad", num_ranks=8, id="901")
+    (data / "zbad.json").write_text(json.dumps(bad))
+    result = call("--data", str(data), "--format", "json")
+    assert result.exit_code == 1
+    assert "topo: set aside: 901-bad: 8 ranks are stated" in result.stderr
+    (listed,) = json.loads(result.stdout)["set_aside"]
+    assert (listed["run"], listed["num_rows"]) == ("901-bad", 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--data", "nowhere"), "nowhere is no folder"),
+        (("--fit", "tow"), "'tow' is not one of"),
+        (("--model", "ncl"), "did you mean 'nccl'"),
+        (("--quality", "unknown"), "none is unknown"),
+    ],
+)
+def test_bad_usage_is_one_sentence(data: Path, words: tuple[str, ...], says: str) -> None:
+    given = words if "--data" in words else ("--data", str(data), *words)
+    result = call(*given)
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+def test_the_tables_name_every_model_beside_the_rows(data: Path) -> None:
+    result = call("--data", str(data), "--fit", "overhead")
+    assert result.exit_code == 0
+    assert "absolute error of time in %, 4 runs, 18 rows that no model was fitted to; fit: overhead" in result.stdout
+    assert all(word in result.stdout for word in ("collective", "machine class", "textbook", "A100-test", "worst runs"))
+
+
+def test_markdown_holds_all_three_tables(data: Path) -> None:
+    result = call("--data", str(data), "--format", "md")
+    assert result.stdout.count("| ---") >= 3
+    assert "| all_to_all | bandwidth |" in result.stdout
+
+
+def test_csv_holds_every_row(data: Path) -> None:
+    result = call("--data", str(data), "--format", "csv", "--fit", "three")
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert len(rows) == 2 * len(SIZES) + 4 + 1
+    assert sum(row["fitted"] == "yes" for row in rows) == 9
+    assert float(rows[0]["measured_us"]) == pytest.approx(20, rel=1e-3)
+
+
+def test_the_plot_is_written(data: Path, tmp_path: Path) -> None:
+    target = tmp_path / "errors.svg"
+    result = call("--data", str(data), "--plot", str(target), "--cross-validate")
+    assert result.exit_code == 0, result.output
+    assert target.read_text().startswith("<svg")

@@ -1,0 +1,43 @@
+"""From what `topo validate published` is asked to scores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from topo.errors import MeasurementError
+from validate.published.cases import Cases, cases_of
+from validate.published.runs import runs_in, shipped_runs
+from validate.scoring.fits import FITS
+from validate.scoring.models import BASELINES, OURS
+from validate.scoring.models import model as find_model
+from validate.scoring.score import score
+
+if TYPE_CHECKING:
+    from validate.scoring.score import Progress, Scores
+
+
+def load(data: Path | None = None, machines: Path | None = None, quality: str = "healthy") -> Cases:
+    """The runs of that quality (`all`: of any) in a folder, or those that are shipped, as cases.
+
+    MeasurementError where none is left.
+    """
+    from validate.published.runs import Runs
+
+    found = Runs(shipped_runs()) if data is None else runs_in(data)
+    wanted = [run for run in found.runs if quality in ("all", run.quality)]
+    made = cases_of(wanted, machines)
+    set_aside = (*found.set_aside, *made.set_aside)
+    if not made.cases:
+        why = f": {set_aside[0].run}: {set_aside[0].reason}" if set_aside else f": none is {quality}"
+        raise MeasurementError(f"{data or 'the package'} holds no run that can be scored{why}")
+    return replace(made, set_aside=set_aside)
+
+
+def score_all(found: Cases, name: str | None, fit: str, leave_class_out: bool, progress: Progress = iter) -> Scores:
+    """The scores of the model of that name (None: ours) beside the baselines."""
+    chosen = next(row for row in FITS if row == fit)
+    ours = find_model(OURS if name is None else name)
+    baselines = [find_model(row) for row in BASELINES]
+    return score(found.cases, ours, baselines, chosen, leave_class_out=leave_class_out, progress=progress)
