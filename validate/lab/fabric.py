@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from topo.errors import TopologyError
 from validate.words import listed
+
+if TYPE_CHECKING:
+    from topo.topology import Topology
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,11}")
 """What hosts and switches may be called: names of network interfaces are made from it, which have 15 letters."""
@@ -108,6 +112,17 @@ def _check_tree(fabric: Fabric) -> None:
     apart = [host for host in fabric.hosts if group[host] is not group[fabric.hosts[0]]]
     if apart:
         raise TopologyError(f"no path from host {fabric.hosts[0]} to {listed(apart)}: join their switches with a link")
+
+
+def topology_of(fabric: Fabric) -> Topology:
+    """The fabric as stated, without anything being built: hosts are ranks, every direction of a cable is a link."""
+    from topo.topology import Device, Link, Topology
+
+    hosts = [Device(host, "process", host=host) for host in fabric.hosts]
+    switches = [Device(switch, "net_switch") for switch in fabric.switches]
+    ways = [(cable, ends) for cable in fabric.cables for ends in (cable.ends, cable.ends[::-1])]
+    links = tuple(Link(*ends, "network", cable.rate_bytes_per_s) for cable, ends in ways)
+    return Topology((*hosts, *switches), links, fabric.hosts, name=fabric.name)
 
 
 def host_names(count: int) -> tuple[str, ...]:
