@@ -15,7 +15,7 @@ from sim.engines import engine as find_engine
 from sim.engines.network import network_of
 from sim.planners import AUTO, NCCL, PLANNERS, TOPOLOGY, Prepared, prepare
 from sim.planners import planner as find_planner
-from sim.planners.options import Options
+from sim.planners.options import P2P_DISABLE, Options
 from sim.prediction import LinkLoad, Prediction, Span
 from sim.profile import load_profile
 from topo.errors import ScheduleError, TopologyError
@@ -37,9 +37,6 @@ MOST_ROWS_FOR_EVENT = 16_384
 MOST_SCHEDULES = 8
 MOST_LINKS = 4096
 """Links of which a prediction lists each; of more it lists one of each kind."""
-
-P2P_DISABLE = "NCCL_P2P_DISABLE"
-"""NCCL's variable without which GPUs of one machine write into each other's memory."""
 
 AUTO_CANDIDATES = ("ring", "tree")
 """What `auto` chooses from where no planner does: the faster one as simulated."""
@@ -154,7 +151,7 @@ class Simulator:
         """The engine for a schedule: with `auto` event while there are few transfers, steady beyond."""
         if self.engine != "auto":
             return self.engine
-        return "event" if schedule.num_rows <= MOST_ROWS_FOR_EVENT else "steady"
+        return "event" if schedule.num_messages <= MOST_ROWS_FOR_EVENT else "steady"
 
     def network(self, helpers: tuple[str, ...], protocol: str = "simple") -> Network:
         """The machine's network under a protocol, with agents on these further devices."""

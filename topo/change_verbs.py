@@ -52,14 +52,19 @@ def parse_changes(text: str) -> tuple[Change, ...]:
 
     ChangeError with the part that cannot be read and what was expected there, or where two contradict each other.
     """
-    found: list[Change] = []
+    return tuple(change for _, change in named_changes(text))
+
+
+def named_changes(text: str) -> tuple[tuple[str, Change], ...]:
+    """The same, each beside the words that it was read from."""
+    found: list[tuple[str, Change]] = []
     for part in text.split(";"):
         words = " ".join(part.split())
         if not words:
             raise ChangeError(text, f"an empty change; write one such as {VERBS['break'].example!r}")
         with naming(words):
-            found += _parse(words)
-    require_consistent(text, found)
+            found += [(words, change) for change in _parse(words)]
+    require_consistent(text, [change for _, change in found])
     return tuple(found)
 
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from topo.errors import UnitError
 
+P2P_DISABLE = "NCCL_P2P_DISABLE"
+"""NCCL's variable without which GPUs of one machine write into each other's memory."""
+
 MOST = 65_536
 """Channels and chunks beyond this are a slip of the keyboard, and would ask for gigabytes."""
 

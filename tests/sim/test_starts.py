@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from sim.algorithms import ALGORITHMS
 from sim.engines import ENGINES, engine, event
 from sim.engines.network import network_of
-from sim.planners.options import Options
-from sim.predict import P2P_DISABLE, Simulator
+from sim.planners.options import P2P_DISABLE, Options
+from sim.predict import Simulator
 from sim.profile import IDEAL
 from sim.workload import Workload
 from tests.support import examples

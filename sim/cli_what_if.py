@@ -1,0 +1,70 @@
+"""`topo what-if`."""
+
+from __future__ import annotations
+
+import click
+
+from sim.cli_options import planner_options, size_options
+from topo.change_verbs import VERBS
+from topo.cli_common import Output, TopologyArgument, note, output_options, topology_argument
+
+_VERBS = (f"  {verb.usage}" for verb in VERBS.values())
+CHANGES = "\n".join(("\b", "Changes, several in one with `;` between them:", *_VERBS))
+
+
+@click.command("what-if", short_help="What a change of the machine or the run would cost or gain.", epilog=CHANGES)
+@topology_argument
+@click.option("--change", "changes", multiple=True, required=True, metavar="TEXT", help="What changes; repeatable.")
+@click.option("--cumulative", is_flag=True, help="Each change comes on top of those before it.")
+@click.option("--collective", default="all_reduce", show_default=True, help="Which collective.")
+@click.option(
+    "--algorithm", default="auto", show_default=True, metavar="NAME", help="auto (the planner's choice), or one name."
+)
+@planner_options
+@click.option("--channels", type=int, help="How many channels (default: as the planner says).")
+@click.option("--chunks", type=int, help="Pipeline chunks per tree or server (default: as the planner says).")
+@click.option("--engine", default="auto", show_default=True, help="event, steady or auto.")
+@click.option("--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, or a JSON file.")
+@click.option("--dtype", default="float32", show_default=True, help="Type of the elements.")
+@size_options("1M", "1G", 1024)
+@output_options("table", "json", "csv", "md")
+def what_if(
+    topology: TopologyArgument,
+    changes: tuple[str, ...],
+    cumulative: bool,
+    collective: str,
+    algorithm: str,
+    planner: str,
+    protocol: str | None,
+    environment: tuple[tuple[str, str], ...],
+    channels: int | None,
+    chunks: int | None,
+    engine: str,
+    profile: str,
+    dtype: str,
+    sizes: tuple[int, ...],
+    output: Output,
+) -> None:
+    """Set TOPOLOGY beside what becomes of it by each --change: time, busbw, algorithm and limiting link.
+
+    Times are simulated, never measured. Parts are named as `topo show` names them: a link as GPU0-GPU1, a kind as
+    nvlink, pcie or nic, a device as mlx5_0; in a cluster a change is one of every node.
+    """
+    from sim.cases import Case
+    from sim.collective import collective as find_collective
+    from sim.planners.options import Options
+    from sim.report import names_to_run
+    from sim.what_if import outcomes, variants
+    from sim.what_if_report import what_if_json, what_if_notes, what_if_table
+    from sim.workload import Workload
+
+    workloads = [Workload(find_collective(collective).name, num_bytes, dtype) for num_bytes in sizes]
+    names = names_to_run(algorithm, workloads[0].collective)
+    if len(names) > 1:
+        raise click.UsageError(f"--algorithm {algorithm}: cases are compared under one algorithm, name one or auto")
+    options = Options(channels, chunks, None, protocol, environment)
+    cases = variants(Case(topology.load(), options, names[0]), changes, cumulative=cumulative)
+    rows = outcomes(cases, workloads, profile, engine, planner)
+    for sentence in what_if_notes(rows):
+        note(sentence)
+    output.emit(what_if_table(rows), lambda: what_if_json(rows))

@@ -1,0 +1,209 @@
+"""A machine beside what becomes of it: every change as a case of its own, or one upon the other, all priced alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sim.cases import Case, changed
+from topo.change_verbs import named_changes
+from topo.changes import Change, Nodes, require_consistent
+from topo.errors import ChangeError
+
+if TYPE_CHECKING:
+    from sim.plan import Plan
+    from sim.predict import Simulator
+    from sim.prediction import Prediction
+    from sim.workload import Workload
+
+BASELINE = "baseline"
+
+BREAKS_BELOW = 0.9
+"""The share of a sweep's first busbw below which scaling has broken."""
+
+Words = tuple[tuple[str, Change], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One case with what it is called; `sweep` is the text that counts nodes, where it is one of several counts."""
+
+    label: str
+    case: Case
+    sweep: str = ""
+    num_nodes: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Between what a duration lies, in seconds."""
+
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a variant costs for one workload, beside the baseline's cost for the same."""
+
+    variant: Variant
+    prediction: Prediction
+    plan: Plan
+    baseline: Prediction
+    baseline_plan: Plan
+    extrapolated: bool = False
+    efficiency: float | None = None
+
+    @property
+    def delta(self) -> float | None:
+        """Time over the baseline's, minus 1; None for the baseline itself and where the baseline takes no time."""
+        if self.prediction is self.baseline or not self.baseline.duration_s:
+            return None
+        return self.prediction.duration_s / self.baseline.duration_s - 1
+
+    @property
+    def delta_bounds(self) -> tuple[float, float] | None:
+        """Between what the delta lies, None where no range is known.
+
+        Both ends are those of equal ends: what makes the model err on a machine makes it err on the changed one too.
+        """
+        own, other = bounds_of(self.prediction), bounds_of(self.baseline)
+        if own is None or other is None or self.delta is None or not other.low_s:
+            return None
+        ends = own.low_s / other.low_s - 1, own.high_s / other.high_s - 1
+        return min(*ends, self.delta), max(*ends, self.delta)
+
+    @property
+    def num_new_rings(self) -> int | None:
+        """How many channels' rings the baseline has not, wherever they begin; None for other ranks or algorithms."""
+        plans = self.plan, self.baseline_plan
+        if len({(plan.num_ranks, plan.algorithm) for plan in plans}) > 1 or not self.plan.rings:
+            return None
+        known = {_from_lowest(ring) for ring in self.baseline_plan.rings}
+        return sum(_from_lowest(ring) not in known for ring in self.plan.rings)
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """What a sweep over node counts shows for one workload: how far busbw holds, and what limits where it breaks."""
+
+    sweep: str
+    num_bytes: int
+    first_nodes: int
+    holds_up_to_nodes: int
+    breaks_at_nodes: int | None = None
+    efficiency: float | None = None
+    limiting_link: str | None = None
+
+
+def bounds_of(prediction: Prediction) -> Bounds | None:
+    """The range of a predicted duration, None where the model states none: the one place that reads it."""
+    low_s, high_s = getattr(prediction, "low_s", None), getattr(prediction, "high_s", None)
+    return Bounds(low_s, high_s) if low_s is not None and high_s is not None else None
+
+
+def is_extrapolated(simulator: Simulator, prediction: Prediction) -> bool:
+    """Whether a prediction lies beyond what its model was made from: by its own word, or its planner's."""
+    plans = getattr(simulator.planner, "nccl", None)
+    return bool(getattr(prediction, "extrapolated", False) or getattr(plans, "extrapolated", False))
+
+
+def variants(base: Case, texts: Sequence[str], *, cumulative: bool = False) -> tuple[Variant, ...]:
+    """The baseline and one variant per text (one per count, where it counts nodes); `cumulative` adds each to the last.
+
+    ChangeError where a change names nothing, contradicts another or makes no machine.
+    """
+    found = [Variant(BASELINE, base)]
+    so_far: Words = ()
+    for text in texts:
+        words = named_changes(text)
+        if cumulative:
+            _refuse_many_counts(text, so_far)
+            words = (*so_far, *words)
+            require_consistent(text, [change for _, change in words])
+            so_far = words
+        label = f"+ {text}" if cumulative and len(found) > 1 else text
+        found += _by_count(base, label, words)
+    return tuple(found)
+
+
+def _refuse_many_counts(text: str, so_far: Words) -> None:
+    if any(isinstance(change, Nodes) and len(change.counts) > 1 for _, change in so_far):
+        raise ChangeError(text, "the change before it makes several machines: put `nodes` with several counts last")
+
+
+def _by_count(base: Case, label: str, words: Words) -> Iterable[Variant]:
+    """One variant, or one per count of nodes."""
+    counting = next((change for _, change in words if isinstance(change, Nodes)), None)
+    if counting is None or len(counting.counts) == 1:
+        yield Variant(label, changed(base, words))
+        return
+    for count in counting.counts:
+        counted = [(said, Nodes((count,)) if change is counting else change) for said, change in words]
+        said = next(said for said, change in words if change is counting)
+        name = label.replace(said, f"nodes {count}")
+        yield Variant(name, changed(base, counted), label, count)
+
+
+def outcomes(
+    cases: Iterable[Variant], workloads: Sequence[Workload], profile: str, engine: str, planner: str
+) -> tuple[Outcome, ...]:
+    """The price of each workload on each variant: workload by workload, variants in their order."""
+    by_variant = [_priced(variant, workloads, profile, engine, planner) for variant in cases]
+    found: list[Outcome] = []
+    for number in range(len(workloads)):
+        column = [row[number] for row in by_variant]
+        base = column[0]
+        rows = [replace(row, baseline=base.prediction, baseline_plan=base.plan) for row in column]
+        found += [replace(row, efficiency=_efficiency(row, rows)) for row in rows]
+    return tuple(found)
+
+
+def _priced(variant: Variant, workloads: Sequence[Workload], profile: str, engine: str, planner: str) -> list[Outcome]:
+    simulator = variant.case.simulator(profile, engine, planner)
+    rows = []
+    for workload in workloads:
+        run = simulator.run(workload, variant.case.algorithm)
+        asked = simulator.planner_of(variant.case.algorithm, workload.collective)
+        plan = simulator.plan(workload, variant.case.algorithm if asked.chooses else run.algorithm)
+        rows.append(Outcome(variant, run, plan, run, plan, is_extrapolated(simulator, run)))
+    return rows
+
+
+def _efficiency(row: Outcome, rows: Sequence[Outcome]) -> float | None:
+    """Busbw over that of the fewest nodes of the same sweep; None outside a sweep."""
+    if not row.variant.sweep:
+        return None
+    of_sweep = [other for other in rows if other.variant.sweep == row.variant.sweep]
+    first = min(of_sweep, key=lambda other: other.variant.num_nodes).prediction.busbw_bytes_per_s
+    own = row.prediction.busbw_bytes_per_s
+    return own / first if own is not None and first else None
+
+
+def scalings(rows: Sequence[Outcome]) -> tuple[Scaling, ...]:
+    """For each sweep over node counts and each size, how far scaling holds."""
+    groups: dict[tuple[str, int], list[Outcome]] = {}
+    for row in rows:
+        if row.variant.sweep and row.efficiency is not None:
+            groups.setdefault((row.variant.sweep, row.prediction.workload.num_bytes), []).append(row)
+    return tuple(_scaling(sweep, num_bytes, group) for (sweep, num_bytes), group in groups.items())
+
+
+def _scaling(sweep: str, num_bytes: int, group: Sequence[Outcome]) -> Scaling:
+    ordered = sorted(group, key=lambda row: row.variant.num_nodes)
+    held = ordered[0].variant.num_nodes
+    for row in ordered:
+        if (row.efficiency or 0.0) < BREAKS_BELOW:
+            limiting = row.prediction.limiting
+            link = limiting.link if limiting else None
+            first = ordered[0].variant.num_nodes
+            return Scaling(sweep, num_bytes, first, held, row.variant.num_nodes, row.efficiency, link)
+        held = row.variant.num_nodes
+    return Scaling(sweep, num_bytes, ordered[0].variant.num_nodes, held)
+
+
+def _from_lowest(ring: Sequence[int]) -> tuple[int, ...]:
+    """The ring as it reads from its lowest rank on."""
+    start = ring.index(min(ring))
+    return (*ring[start:], *ring[:start])

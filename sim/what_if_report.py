@@ -1,0 +1,175 @@
+"""Cases side by side as a table, as the `what-if/1` document, and in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from sim.what_if import BASELINE, BREAKS_BELOW, bounds_of, scalings
+from topo.table import Column, Table
+from topo.units import format_size
+
+if TYPE_CHECKING:
+    from sim.what_if import Outcome, Scaling
+
+EXTRAPOLATED = "EXTRAPOLATED"
+
+MOST_RANKS_WITH_RINGS = 128
+"""Ranks up to which the document lists the rings."""
+
+
+def percent(share: float) -> str:
+    """A relative change with its sign: `+20.1 %`, `0 %`."""
+    text = f"{100 * share:+,.1f}"
+    return "0 %" if float(text.replace(",", "")) == 0 else f"{text} %"
+
+
+_ALWAYS = (
+    Column("change", "change"),
+    Column("size", "num_bytes", show=format_size),
+    Column("time us", "time_us", ",.2f"),
+    Column("busbw\nGB/s", "busbw_gb_per_s", ".2f"),
+    Column("time\nchange", "time_change", show=percent),
+)
+_RANGE = Column("between", "time_change_range")
+_PLANNED = (Column("algorithm", "algorithm"), Column("proto", "protocol"), Column("chan", "num_channels"))
+_RINGS = Column("rings", "new_rings")
+_EFFICIENCY = Column("effi-\nciency", "efficiency", show=lambda cell: f"{cell:.0%}")
+_LIMIT = Column("limiting link", "limiting_link")
+_REMARK = Column("remark", "remark")
+
+
+def what_if_table(rows: Sequence[Outcome]) -> Table:
+    """One line per case and size, the baseline first; columns that say nothing are left out."""
+    bounded = any(row.delta_bounds for row in rows)
+    ringed = any(row.num_new_rings for row in rows)
+    swept = any(row.efficiency is not None for row in rows)
+    remarked = any(_remark(row) for row in rows)
+    columns = (
+        *_ALWAYS,
+        *((_RANGE,) if bounded else ()),
+        *_PLANNED,
+        *((_RINGS,) if ringed else ()),
+        *((_EFFICIENCY,) if swept else ()),
+        _LIMIT,
+        *((_REMARK,) if remarked else ()),
+    )
+    cells = tuple(
+        (
+            row.variant.label,
+            row.prediction.workload.num_bytes,
+            row.prediction.duration_s * 1e6,
+            _giga(row.prediction.busbw_bytes_per_s),
+            row.delta,
+            *((_between(row),) if bounded else ()),
+            row.prediction.algorithm,
+            row.prediction.protocol,
+            row.prediction.num_channels,
+            *((_rings(row),) if ringed else ()),
+            *((row.efficiency,) if swept else ()),
+            row.prediction.limiting.link if row.prediction.limiting else None,
+            *((_remark(row),) if remarked else ()),
+        )
+        for row in rows
+    )
+    return Table(columns, cells, _title(rows))
+
+
+def _title(rows: Sequence[Outcome]) -> str:
+    base = rows[0]
+    machine = base.variant.case.machine
+    profiles = " and ".join(sorted({row.prediction.profile for row in rows}))
+    return (
+        f"{base.prediction.workload.collective} on {machine.name}, {machine.num_ranks} ranks, and what if: simulated, "
+        f"profile {profiles}"
+    )
+
+
+def _between(row: Outcome) -> str | None:
+    return None if row.delta_bounds is None else " to ".join(percent(end) for end in row.delta_bounds)
+
+
+def _rings(row: Outcome) -> str | None:
+    if row.variant.label == BASELINE or row.num_new_rings is None:
+        return None
+    return f"{row.num_new_rings} of {len(row.plan.rings)} new"
+
+
+def _remark(row: Outcome) -> str | None:
+    words = [EXTRAPOLATED] if row.extrapolated else []
+    if row.prediction.instead_of:
+        words.append(f"instead of {row.prediction.instead_of}")
+    return ", ".join(words) or None
+
+
+def what_if_json(rows: Sequence[Outcome]) -> str:
+    """The `what-if/1` document: SI units, one row per case and size, and what sweeps over nodes show."""
+    from topo.jsonio import encode_document
+
+    base = rows[0]
+    return encode_document(
+        "what-if/1",
+        {
+            "topology": base.variant.case.machine.name,
+            "collective": base.prediction.workload.collective,
+            "rows": [_row(row) for row in rows],
+            "scaling": list(scalings(rows)),
+        },
+    )
+
+
+def _row(row: Outcome) -> dict[str, Any]:
+    run, bounds = row.prediction, bounds_of(row.prediction)
+    found = {
+        "change": row.variant.label,
+        "num_bytes": run.workload.num_bytes,
+        "num_ranks": run.num_ranks,
+        "algorithm": run.algorithm,
+        "protocol": run.protocol,
+        "num_channels": run.num_channels,
+        "planner": run.planner,
+        "instead_of": run.instead_of,
+        "profile": run.profile,
+        "engine": run.engine,
+        "time_s": run.duration_s,
+        "time_low_s": bounds.low_s if bounds else None,
+        "time_high_s": bounds.high_s if bounds else None,
+        "algbw_bytes_per_s": run.algbw_bytes_per_s,
+        "busbw_bytes_per_s": run.busbw_bytes_per_s,
+        "wire_bytes_per_s": run.wire_bytes_per_s,
+        "limiting_link": run.limiting.link if run.limiting else None,
+        "time_change": row.delta,
+        "time_change_low": row.delta_bounds[0] if row.delta_bounds else None,
+        "time_change_high": row.delta_bounds[1] if row.delta_bounds else None,
+        "extrapolated": row.extrapolated,
+        "efficiency": row.efficiency,
+        "num_new_rings": row.num_new_rings,
+    }
+    return found | ({"rings": row.plan.rings} if run.num_ranks <= MOST_RANKS_WITH_RINGS else {})
+
+
+def what_if_notes(rows: Sequence[Outcome]) -> list[str]:
+    """What the user should know of these results, in sentences."""
+    return [_scaling_sentence(found) for found in scalings(rows)]
+
+
+def _scaling_sentence(found: Scaling) -> str:
+    what = f"{found.sweep}, {format_size(found.num_bytes)}"
+    if found.breaks_at_nodes is None:
+        return (
+            f"{what}: busbw stays above {BREAKS_BELOW:.0%} of that of {_nodes(found.first_nodes)} to the last, "
+            f"{_nodes(found.holds_up_to_nodes)}"
+        )
+    return (
+        f"{what}: scaling holds up to {_nodes(found.holds_up_to_nodes)} and breaks at {found.breaks_at_nodes}, where "
+        f"busbw is {found.efficiency or 0.0:.0%} of that of {_nodes(found.first_nodes)}, limited by "
+        f"{found.limiting_link or 'no link'}"
+    )
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _giga(bytes_per_s: float | None) -> float | None:
+    return None if bytes_per_s is None else bytes_per_s / 1e9

@@ -1,0 +1,233 @@
+"""Machines beside what becomes of them: the losses that are expected, in both formats, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sim.cases import Case, changed, ranks_of
+from sim.planners.options import P2P_DISABLE, Options
+from sim.what_if import BASELINE, Outcome, bounds_of, outcomes, scalings, variants
+from sim.what_if_report import EXTRAPOLATED, percent, what_if_table
+from sim.workload import Workload
+from topo.change_verbs import named_changes
+from topo.cli import main
+from topo.cluster import Cluster
+from topo.errors import ChangeError
+from topo.presets import preset, synthetic
+
+GIB = 2**30
+STAR = "switch:8,bandwidth=200GB/s,latency=1us"
+
+
+def priced(name: str, *texts: str, num_bytes: int = GIB, cumulative: bool = False) -> list[Outcome]:
+    base = Case(synthetic(name) if ":" in name else preset(name))
+    cases = variants(base, texts, cumulative=cumulative)
+    return list(outcomes(cases, [Workload("all_reduce", num_bytes)], "auto", "auto", "auto"))
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["what-if", *arguments], prog_name="topo")
+
+
+def document(*arguments: str) -> dict[str, Any]:
+    result = invoke(*arguments, "--format", "json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def test_a_broken_nvlink_makes_new_rings_and_costs_two_channels_of_twelve() -> None:
+    _, row = priced("dgx1-v100", "break GPU0-GPU1")
+    assert (row.baseline.num_channels, row.prediction.num_channels) == (12, 10)
+    assert row.num_new_rings
+    assert row.delta == pytest.approx(12 / 10 - 1, abs=0.005)
+    assert row.prediction.limiting is not None
+    assert row.prediction.limiting.link != "GPU0->GPU1"
+
+
+def test_a_lost_lane_is_the_new_limit() -> None:
+    _, row = priced("dgx-a100", "lanes GPU3-NVS0=11")
+    assert row.prediction.limiting is not None
+    assert "GPU3" in row.prediction.limiting.link
+    assert row.delta == pytest.approx(12 / 11 - 1, abs=0.01)
+
+
+@pytest.mark.parametrize("text", ["break nvlink", "p2p off"])
+@pytest.mark.parametrize("name", ["dgx1-v100", "dgx-a100", "dgx-h100"])
+def test_a_box_without_its_nvlinks_is_limited_by_pcie_or_processors(name: str, text: str) -> None:
+    _, row = priced(name, text)
+    assert row.delta is not None
+    assert row.delta > 5
+    assert row.prediction.limiting is not None
+    assert "numa" in row.prediction.limiting.link
+    assert row.prediction.num_channels < row.baseline.num_channels
+
+
+def test_a_late_rank_costs_its_delay_on_a_ring() -> None:
+    _, row = priced("dgx1-v100", "late GPU5 by 2ms")
+    assert row.prediction.duration_s == pytest.approx(row.baseline.duration_s + 2e-3)
+
+
+def test_a_server_stands_where_it_is_put() -> None:
+    _, host, gpu = priced(STAR, "server GPU0", "server GPU0,GPU1")
+    assert {host.prediction.algorithm, gpu.prediction.algorithm} == {"parameter-server"}
+    assert gpu.prediction.duration_s < host.prediction.duration_s
+
+
+def test_variables_reach_the_planner() -> None:
+    _, row = priced("dgx-h100", "env NCCL_ALGO=Tree")
+    assert row.prediction.algorithm == "tree"
+
+
+def test_separate_changes_do_not_see_each_other_and_cumulative_ones_do() -> None:
+    texts = ["scale nvlink bandwidth x0.5", "scale nvlink bandwidth x0.5"]
+    separate = priced("dgx1-v100", *texts)
+    upon_each_other = priced("dgx1-v100", *texts, cumulative=True)
+    assert separate[1].prediction == separate[2].prediction == upon_each_other[1].prediction
+    assert upon_each_other[2].prediction.duration_s > 1.9 * upon_each_other[1].prediction.duration_s
+    assert upon_each_other[2].variant.label == "+ scale nvlink bandwidth x0.5"
+
+
+@pytest.mark.parametrize("name", ["dgx1-v100", STAR])
+def test_what_changes_nothing_costs_nothing(name: str) -> None:
+    kind = "network" if ":" in name else "nvlink"
+    _, row = priced(name, f"scale {kind} bandwidth x1")
+    assert row.delta == 0
+    assert row.num_new_rings == 0
+    assert percent(row.delta) == "0 %"
+
+
+def test_node_counts_are_a_sweep_with_its_efficiency() -> None:
+    rows = priced("dgx-h100", "nodes 2,4; fabric fat-tree:4", num_bytes=2**20)
+    assert [row.variant.label for row in rows] == [
+        BASELINE,
+        "nodes 2; fabric fat-tree:4",
+        "nodes 4; fabric fat-tree:4",
+    ]
+    assert rows[1].efficiency == 1
+    assert rows[0].efficiency is None
+    (found,) = scalings(rows)
+    assert (found.first_nodes, found.holds_up_to_nodes) == (2, 4 if (rows[2].efficiency or 0) >= 0.9 else 2)
+
+
+def test_scaling_that_breaks_names_the_link() -> None:
+    rows = priced("dgx-h100", "nodes 1,2", num_bytes=2**16)
+    (found,) = scalings(rows)
+    assert (found.holds_up_to_nodes, found.breaks_at_nodes) == (1, 2)
+    assert found.limiting_link
+    assert found.efficiency is not None
+    assert found.efficiency < 0.9
+
+
+def test_ranges_are_shown_where_the_model_gives_them() -> None:
+    class Ranged:
+        low_s, high_s, duration_s = 0.5, 2.0, 1.0
+
+    base, row = priced("dgx1-v100", "break GPU0-GPU1")
+    assert bounds_of(row.prediction) is None
+    assert row.delta_bounds is None
+    ranged = replace(row, prediction=Ranged(), baseline=Ranged())  # type: ignore[arg-type]
+    assert ranged.delta == 0
+    assert ranged.delta_bounds == (0, 0)
+    assert "remark" not in what_if_table([base, row]).csv()
+    assert EXTRAPOLATED in what_if_table([base, replace(row, extrapolated=True)]).csv()
+
+
+@pytest.mark.parametrize(
+    ("part", "ranks"),
+    [("GPU5", (5, 13)), ("node1/GPU5", (13,)), ("node1", tuple(range(8, 16))), ("rank 9", (9,)), ("gpu0", (0, 8))],
+)
+def test_ranks_are_named_as_parts_are(part: str, ranks: tuple[int, ...]) -> None:
+    assert ranks_of(Cluster(preset("dgx-h100"), 2), part) == ranks
+
+
+def test_what_is_late_adds_up() -> None:
+    case = changed(Case(Cluster(preset("dgx-h100"), 2)), named_changes("late GPU5 by 2ms; late node1 by 1ms"))
+    assert case.starts_s() == pytest.approx([0.002 * (rank % 8 == 5) + 0.001 * (rank > 7) for rank in range(16)])
+
+
+def test_peer_to_peer_is_a_variable_that_gives_way() -> None:
+    case = Case(preset("dgx-h100"), Options(environment=((P2P_DISABLE, "1"), ("NCCL_ALGO", "Ring"))))
+    assert changed(case, named_changes("p2p on")).options.environment == (("NCCL_ALGO", "Ring"), (P2P_DISABLE, "0"))
+
+
+REFUSED = [
+    (["break GPU9-NVS0"], "did you mean 'GPU0'"),
+    (["break GPU0-GPU1"], "change 'break GPU0-GPU1': no link joins GPU0 and GPU1"),
+    (["p2p off; late GPU9 by 2ms"], "change 'late GPU9 by 2ms': unknown rank 'GPU9'"),
+    (["late NVS0 by 2ms"], "is no rank here"),
+    (["late node1/GPU0 by 2ms"], "there is no node 1"),
+    (["late rank 8 by 2ms"], "there is no rank 8"),
+    (["brake nvlink"], "did you mean 'break'"),
+    (["break nvlink", "lanes nvlink=3"], "lanes of nvlink is changed in two ways", "--cumulative"),
+    (["nodes 2,4", "fabric rail"], "put `nodes` with several counts last", "--cumulative"),
+    (["fabric rail"], "add --nodes 2"),
+    (["p2p off"], "one algorithm", "--algorithm", "ring,tree"),
+]
+
+
+@pytest.mark.parametrize(("texts", "says", "more"), [(row[0], row[1], row[2:]) for row in REFUSED])
+def test_a_change_that_cannot_be_is_refused_in_one_sentence(texts: list[str], says: str, more: tuple[str, ...]) -> None:
+    result = invoke("dgx-h100", *(word for text in texts for word in ("--change", text)), *more)
+    assert result.exit_code == 2
+    assert says in " ".join(result.output.split())
+    assert result.stdout == ""
+
+
+def test_the_document_holds_what_the_table_shows() -> None:
+    found = document("dgx1-v100", "--size", "1G", "--change", "break GPU0-GPU1")
+    assert found["schema"] == "what-if/1"
+    base, row = found["rows"]
+    assert row["time_change"] == pytest.approx(row["time_s"] / base["time_s"] - 1)
+    assert base["time_change"] is None
+    assert len(row["rings"]) == row["num_channels"]
+    assert row["limiting_link"] != base["limiting_link"]
+    assert {"time_low_s", "time_high_s", "extrapolated", "efficiency", "num_new_rings"} <= row.keys()
+
+
+def test_sweeps_over_nodes_are_in_the_document_and_in_a_sentence() -> None:
+    arguments = ("dgx-h100", "--size", "64K", "--change", "nodes 1,2")
+    found = document(*arguments)
+    assert found["scaling"][0]["breaks_at_nodes"] == 2
+    assert "breaks at 2" in invoke(*arguments).stderr
+
+
+@pytest.mark.parametrize("format_", ["table", "csv", "md"])
+def test_every_format_has_a_row_per_case_and_size(format_: str) -> None:
+    result = invoke(STAR, "--size", "1M,1G", "--change", "break GPU0-SW0;nodes 1", "--change", "server GPU0")
+    assert result.exit_code == 2
+    result = invoke(STAR, "--size", "1M,1G", "--change", "server GPU0", "--format", format_)
+    assert result.exit_code == 0, result.output
+    assert sum("baseline" in line or "server GPU0" in line for line in result.stdout.splitlines()) == 4
+
+
+def test_a_change_is_priced_without_torch_or_networkx(tmp_path: Path) -> None:
+    program = (
+        "import sys; from topo.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print(sorted({'torch', 'scipy', 'matplotlib'} & set(sys.modules)), file=sys.stderr)"
+    )
+    arguments = ["what-if", STAR, "--size", "1M", "--change", "server GPU0"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        cwd=tmp_path,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_changes_are_refused_before_anything_is_priced() -> None:
+    with pytest.raises(ChangeError):
+        variants(Case(preset("dgx-h100")), ["p2p off", "p2p perhaps"])
