@@ -14,7 +14,10 @@ class HoldingsTable {
     this.cells = [];
     const table = element("table");
     const head = table.createTHead().insertRow();
-    head.append(element("th", "chunk"));
+    const corner = element("th", "chunk");
+    const longest = Math.max(...run.agents.map((name) => name.length));
+    corner.style.width = `${Math.min(16, Math.max(5, 0.66 * longest + 1.5))}em`;
+    head.append(corner);
     for (let chunk = 0; chunk < run.num_chunks; chunk++) {
       const title = element("th");
       title.scope = "col";

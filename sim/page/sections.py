@@ -38,16 +38,21 @@ def summary(runs: Sequence[Prediction], machine: str) -> str:
 
 
 def _why(run: Prediction) -> str:
-    """How evenly a run loads the links that it uses."""
+    """How evenly a run loads the links that it uses: for how long each would be busy at its full rate."""
     limiting = run.limiting
     if limiting is None:
         return ""
-    typical_bytes = statistics.median(load.num_bytes for load in run.link_loads for _ in range(load.num_links))
+    typical_s = statistics.median(_busy_s(load) for load in run.link_loads for _ in range(load.num_links))
+    most_s = _busy_s(limiting)
     sentence = (
-        f"{run.algorithm}: its limiting link {limiting.link} carries {_gigabytes(limiting.num_bytes)}, a typical link "
-        f"that it uses {_gigabytes(typical_bytes)}"
+        f"{run.algorithm}: its limiting link {limiting.link} needs {format_duration(most_s)} for its "
+        f"{_gigabytes(limiting.num_bytes)}, a typical link that it uses {format_duration(typical_s)}"
     )
-    return f"{sentence}: most links wait for one." if typical_bytes < limiting.num_bytes / 2 else f"{sentence}."
+    return f"{sentence}: most links wait for one." if typical_s < most_s / 2 else f"{sentence}."
+
+
+def _busy_s(load: LinkLoad) -> float:
+    return load.num_bytes / load.bandwidth_bytes_per_s
 
 
 def _gigabytes(num_bytes: float) -> str:
@@ -58,7 +63,7 @@ def _gigabytes(num_bytes: float) -> str:
 
 
 def _mean_load(load: LinkLoad, run: Prediction) -> float:
-    return load.num_bytes / load.bandwidth_bytes_per_s / run.duration_s
+    return _busy_s(load) / run.duration_s
 
 
 def panel(number: int, run: Prediction, plan: Plan, played: Playback | None, svg: str, notes: Iterable[str]) -> str:

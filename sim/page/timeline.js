@@ -62,6 +62,7 @@ class Timeline {
 
   drawPhases(context, band, soft) {
     context.font = "11px system-ui, sans-serif";
+    let free = 0;
     this.run.phases.forEach((phase, index) => {
       const [from, to] = [this.x(phase.start_us), this.x(phase.end_us)];
       context.fillStyle = band;
@@ -69,7 +70,11 @@ class Timeline {
       context.fillStyle = soft;
       context.textAlign = "left";
       const wide = context.measureText(phase.name).width;
-      if (wide < to - from || index === this.run.phases.length - 1) context.fillText(phase.name, from + 3, 8);
+      if (wide < to - from || index === this.run.phases.length - 1) {
+        const left = Math.max(from + 3, free);
+        context.fillText(phase.name, left, 8);
+        free = left + wide + 12;
+      }
     });
     context.fillRect(this.x(this.run.duration_us), 0, 1, this.height);
   }
