@@ -15,6 +15,7 @@ def measure(
     num_warmups: int = 5,
     check: bool = True,
     provenance: str = "",
+    protocol: str | None = None,
 ) -> Measurement:
     """The measurement of one workload, the same on every process that takes part.
 
@@ -38,6 +39,7 @@ def measure(
         software=backend.software(),
         environment=kept_environment(),
         provenance=provenance,
+        protocol=protocol,
         timing=backend.timing,
         choice=None if estimate_s is None else LibraryChoice(estimate_s=estimate_s),
     )

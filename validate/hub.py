@@ -17,6 +17,7 @@ from typing import Any
 
 from topo.errors import EnvironmentMissing
 from validate.progress import Report
+from validate.words import listed
 
 HELLO = "toposcope"
 PORTS_TRIED = 16
@@ -64,8 +65,8 @@ class Hub:
 
     def where(self, ranks: tuple[int, ...]) -> str:
         """On which hosts these ranks run, in words; "" where nobody has said."""
-        hosts = dict.fromkeys(self.hosts[rank] for rank in ranks if self.hosts.get(rank))
-        return f" (on {', '.join(hosts)})" if hosts else ""
+        parts = [f"rank {rank} ran on {self.hosts[rank]}" for rank in ranks if self.hosts.get(rank)]
+        return f"; {listed(parts)}" if parts else ""
 
     @contextlib.contextmanager
     def open(self, address: str, port: int) -> Iterator[int]:

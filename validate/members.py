@@ -55,7 +55,7 @@ def lead(
         )
     plan = {"run": run_to_plain(run), "timeout_s": timeout_s, "store_port": free_port()}
     hub = hubs.Hub(place.num_ranks, plan)
-    with ending_tidily(), hub.open(place.address, place.port) as port, _worker(place, plan, environment) as worker:
+    with ending_tidily(), hub.open(place.address, place.port), _worker(place, plan, environment) as worker:
         results = Results(worker.folder / RESULTS_FILE, arrived)
         try:
 
@@ -73,8 +73,7 @@ def lead(
             # Whoever still waits for an answer gets it before the hub closes.
             time.sleep(2 * BEAT_S)
         texts = texts_in(worker.folder)
-    where = "" if failure is None else f"{hub.where(culprits)}, met at {place.address}:{port}"
-    told = None if failure is None else f"{failure}{where}"
+    told = None if failure is None else f"{failure}{hub.where(culprits)}"
     return Outcome(results.measurements, results.values, told, culprits, results.not_run, texts)
 
 

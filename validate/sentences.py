@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from validate.measurement import Measurement
     from validate.session import Session
 
+CROWDED = (
+    "with more ranks than cores a message is charged as while all ranks send: where few send at a time, in trees above "
+    "all, the prediction is too slow, by 50 to 100 % as far as seen"
+)
+
 WIRE_APART = 0.05
 """Up to this share busbw and what the link carried are the same."""
 
@@ -33,7 +38,7 @@ def of_session(session: Session, backend: str, *, gates: bool) -> list[str]:
         notes += noise(session)
     notes += session.unpredicted
     notes += limits(compared)
-    notes += wire(compared)
+    notes += wire(compared) if backend != "gloo" else []
     notes += outliers(found.measurements)
     if gates:
         notes += verdicts(compared)
@@ -104,7 +109,9 @@ def noise(session: Session) -> list[str]:
     off = [row for row in session.comparisons if row is not None and row.verdict != "OK"]
     inside = sum(row.within_samples for row in off)
     of_these = f"; {inside} of {counted(len(off), 'LOW or HIGH row')} predicted within their 10th to 90th percentile"
+    crowded = [] if found[0].num_ranks <= num_cores() else [CROWDED]
     return [
+        *crowded,
         f"{share}: samples spread by ± {statistics.median(spreads):.0%} in the median row, ± {max(spreads):.0%} at "
         f"worst, and more from run to run; a verdict says no more than that{of_these if off else ''}"
     ]

@@ -120,11 +120,16 @@ def _run_job(groups: dict[tuple[Setting, ...], Processes], job: Job, fault: str)
         backend = _backend(groups[job.settings], job)
         backend.fault = fault
         measurement = measure(
-            backend, job.workload, num_iterations=job.num_iterations, num_warmups=job.num_warmups, check=job.check
+            backend,
+            job.workload,
+            num_iterations=job.num_iterations,
+            num_warmups=job.num_warmups,
+            check=job.check,
+            protocol=job.protocol,
         )
     except NotRun as error:
         return {"not_run": f"{job.label} was not run: {error}"}
-    result: dict[str, Any] = {"measurement": {**to_plain(measurement), "protocol": job.protocol}}
+    result: dict[str, Any] = {"measurement": to_plain(measurement)}
     if job.contributions:
         result["values"] = _values(processes, cast("TorchBackend", backend), job)
     return result

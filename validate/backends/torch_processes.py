@@ -75,7 +75,6 @@ class Processes:
             fresh = replace(self, ranks=dist.new_group(list(range(self.num_ranks))))
             if self.is_rank:
                 dist.all_reduce(torch.zeros(1, device=self.device), group=fresh.ranks)
-            fresh.meet()
         return fresh
 
     def meet(self) -> None:
