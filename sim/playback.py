@@ -6,12 +6,13 @@ what a drawing or a trace shows of a run is derived here, from the same rows tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from sim.algorithms import ALGORITHMS
 from sim.collective import collective
 from sim.engines.network import Routing, routing
 from sim.planners import AUTO
@@ -24,13 +25,15 @@ if TYPE_CHECKING:
     from sim.plan import Plan
     from sim.predict import Simulator
     from sim.prediction import Prediction
-    from sim.workload import Workload
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 MOST_TRANSFERS = 150_000
 """Transfers of a run that is followed one by one; a run of more is only summed up."""
+
+SAME_TIME = 1e-6
+"""Relative difference of two engines' times that is not worth a word."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,7 @@ class Playback:
     `agents` are the ids of the devices of ranks and helpers, `names` what people call them. Rank r begins with the
     number r + 1 in each chunk that it contributes: `start` holds these by (agent, chunk), 0 where there is none yet;
     `sent` what each row carries, `total` the result of each chunk and `wanted` (by rank and chunk) who must hold it.
+    All times are `stretch` times those of the run of every transfer, so that the run ends when the prediction says.
     """
 
     plan: Plan
@@ -57,6 +61,7 @@ class Playback:
     sent: Ints
     total: Ints
     wanted: npt.NDArray[np.bool_]
+    stretch: float = 1.0
 
     @property
     def rows(self) -> Rows:
@@ -81,22 +86,34 @@ class Playback:
         return found
 
 
-def plan_of(simulator: Simulator, prediction: Prediction, asked: str) -> Plan:
-    """The plan behind a prediction; `asked` is the algorithm's name as the user gave it, such as `auto`."""
+def plan_of(simulator: Simulator, prediction: Prediction, asked: str) -> Plan | None:
+    """The plan behind a prediction, None where nothing here runs its algorithm (NVLS).
+
+    `asked` is the algorithm's name as the user gave it, such as `auto`.
+    """
     workload = prediction.workload
-    chosen = asked == AUTO and not simulator.planner_of(AUTO, workload.collective).chooses
-    return simulator.plan(workload, prediction.algorithm if chosen else asked)
+    if prediction.algorithm not in ALGORITHMS:
+        return None
+    if asked == AUTO and simulator.planner_of(AUTO, workload.collective).chooses:
+        chosen = simulator.plan(workload, AUTO)
+        if chosen.algorithm == prediction.algorithm:
+            return chosen
+    return simulator.plan(workload, prediction.algorithm)
 
 
-def playback(simulator: Simulator, plan: Plan, workload: Workload) -> Playback | None:
-    """The run of a plan followed row by row; None where it has more than MOST_TRANSFERS transfers."""
-    schedule = plan.shape.schedule()
+def playback(simulator: Simulator, plan: Plan, prediction: Prediction) -> Playback | None:
+    """The run of a prediction's plan followed row by row; None where it has more than MOST_TRANSFERS transfers.
+
+    Times are those of the event engine, stretched to what was predicted where another engine did that.
+    """
+    schedule, workload = plan.shape.schedule(), prediction.workload
     if schedule.num_rows > MOST_TRANSFERS:
         return None
     run = simulator.run_plan(plan, workload, spans=True)
+    stretch = prediction.duration_s / run.duration_s if run.duration_s > 0 else 1.0
     network = simulator.network(plan.helpers, plan.protocol)
     rows = schedule.rows()
-    times = np.array([(span.start_s, span.sent_s, span.landed_s) for span in run.spans]).reshape(-1, 3)
+    times = np.array([(span.start_s, span.sent_s, span.landed_s) for span in run.spans]).reshape(-1, 3) * stretch
     shape = (schedule.num_ranks, schedule.num_chunks)
     before = collective(schedule.collective).before(*shape)
     given = np.where(before, np.arange(1, schedule.num_ranks + 1, dtype=np.uint64)[:, None], np.uint64(0))
@@ -106,7 +123,7 @@ def playback(simulator: Simulator, plan: Plan, workload: Workload) -> Playback |
     return Playback(
         plan=plan,
         schedule=schedule,
-        run=run,
+        run=replace(run, duration_s=prediction.duration_s, spans=()),
         network=network,
         ways=routing(network, rows),
         agents=agents,
@@ -119,6 +136,7 @@ def playback(simulator: Simulator, plan: Plan, workload: Workload) -> Playback |
         sent=sent_values(schedule, given, before).astype(np.int64),
         total=given.sum(axis=0).astype(np.int64),
         wanted=collective(schedule.collective).after(*shape),
+        stretch=stretch,
     )
 
 

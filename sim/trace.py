@@ -1,8 +1,8 @@
 """A simulated run as Chrome trace events, which Perfetto and chrome://tracing open.
 
 The format is that of "Trace Event Format" (Google, 2016): complete events (`ph` X) on tracks named by metadata events
-(`ph` M), and counters (`ph` C); `ts` and `dur` are microseconds. A track shows one event at a time, so that what
-overlaps on a link or a channel goes to a further track of the same name.
+(`ph` M); `ts` and `dur` are microseconds. A track shows one event at a time, so that what overlaps on a link or a
+channel goes to a further track of the same name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sim.playback import MOST_TRANSFERS, Playback, plan_of, playback
+from sim.playback import MOST_TRANSFERS, SAME_TIME, Playback, plan_of, playback
 from sim.schedule import REDUCE
 from topo.errors import ScheduleError
 from topo.units import format_size
@@ -61,11 +61,19 @@ def trace(simulator: Simulator, predictions: Sequence[Prediction], names: Sequen
         if run.workload.num_bytes != largest:
             continue
         plan = plan_of(simulator, run, name)
-        played = playback(simulator, plan, run.workload)
+        played = None if plan is None else playback(simulator, plan, run)
+        if plan is None:
+            notes.append(f"{run.algorithm} is not in the trace: it is predicted, but has no schedule here")
+            continue
         if played is None:
             raise ScheduleError(
                 f"{run.algorithm} of {format_size(largest)} has more than {MOST_TRANSFERS} transfers, too many for a "
                 "trace: take fewer nodes, channels or chunks"
+            )
+        if abs(played.stretch - 1) > SAME_TIME:
+            notes.append(
+                f"times in the trace of {run.algorithm} are those of the event engine, stretched by "
+                f"{played.stretch:.3g} to what the {run.engine} engine predicts"
             )
         rows = _rows_that_fit(played)
         if len(rows) < len(played.rows):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from sim.page import chart, sections
 from sim.page.data import followed_chunks, run_data
 from sim.page.machine import Drawing, draw_used, draw_whole
-from sim.playback import MOST_TRANSFERS, plan_of, playback
+from sim.playback import MOST_TRANSFERS, SAME_TIME, plan_of, playback
 from sim.report import report_json, report_table
 from sim.series import size_charts
 from topo.errors import ScheduleError
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sim.prediction import Prediction
 
 SCRIPTS = ("model.js", "stage.js", "holdings.js", "timeline.js", "page.js")
-_SAME_TIME = 1e-6
 _DRAWING_STYLE = f"""\
 :is(.stage, .whole) {{
 {LIGHT}}}
@@ -44,10 +43,13 @@ _DRAWING_STYLE = f"""\
 
 @dataclass(frozen=True)
 class Shown:
-    """One prediction that the page plays: its plan, and its run followed, None where that is too large."""
+    """One prediction that the page plays: its plan, and its run followed.
+
+    None is a plan that nothing here runs, and a run that is too large to follow.
+    """
 
     run: Prediction
-    plan: Plan
+    plan: Plan | None
     played: Playback | None
 
 
@@ -109,12 +111,14 @@ def _shown(simulator: Simulator, predictions: Sequence[Prediction], names: Seque
     for run, name in zip(predictions, names, strict=True):
         if run.workload.num_bytes == largest:
             plan = plan_of(simulator, run, name)
-            found.append(Shown(run, plan, playback(simulator, plan, run.workload)))
+            found.append(Shown(run, plan, None if plan is None else playback(simulator, plan, run)))
     return found
 
 
 def _notes(one: Shown) -> list[str]:
     """What the user should know of one picture."""
+    if one.plan is None:
+        return [f"{one.run.algorithm} is predicted, but has no schedule here that could be played"]
     if one.played is None:
         return [
             f"this run has more than {MOST_TRANSFERS:,} transfers: too many to play, its links are summed up in the "
@@ -127,11 +131,10 @@ def _notes(one: Shown) -> list[str]:
             f"{followed} of {all_chunks} chunks are followed, since {len(one.played.rows):,} transfers are too many to "
             "draw; the loads of links count them all"
         )
-    played_s, summed_s = one.played.run.duration_s, one.run.duration_s
-    if abs(played_s - summed_s) > _SAME_TIME * summed_s:
+    if abs(one.played.stretch - 1) > SAME_TIME:
         notes.append(
-            f"played is a run of every transfer ({format_duration(played_s)}), the numbers are those of the "
-            f"{one.run.engine} engine ({format_duration(summed_s)})"
+            f"the {one.run.engine} engine predicts {format_duration(one.run.duration_s)} without timing each transfer: "
+            f"played is the event engine's run of all of them, stretched to that by {one.played.stretch:.3g}"
         )
     return notes
 
@@ -157,7 +160,7 @@ def _sections(
         if charts
         else "",
         sections.results(report_table(simulator, predictions), largest.num_bytes),
-        sections.parameters(simulator, [one.plan for one in shown], largest.dtype),
+        sections.parameters(simulator, [one.plan for one in shown if one.plan], largest.dtype),
         _whole(simulator, drawing),
     ]
     return "\n".join(part for part in parts if part)

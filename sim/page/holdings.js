@@ -60,11 +60,9 @@ class HoldingsField {
     this.run = run;
     this.canvas = element("canvas");
     this.canvas.setAttribute("role", "img");
-    this.canvas.setAttribute(
-      "aria-label",
-      `${run.agents.length} rows of agents by ${run.num_chunks} columns of chunks, each filled as far as its sum has grown`,
-    );
-    this.high = run.agents.length <= MOST_IN_TABLE ? 20 : Math.max(5, Math.min(12, 640 / run.agents.length));
+    const shape = `${run.agents.length} rows of agents by ${run.num_chunks} columns of chunks`;
+    this.canvas.setAttribute("aria-label", `${shape}, each filled as far as its sum has grown`);
+    this.high = run.agents.length <= MOST_IN_TABLE ? 20 : Math.max(run.agents.length > 128 ? 1 : 5, Math.min(12, 640 / run.agents.length));
     this.canvas.style.height = `${this.high * run.agents.length}px`;
     host.append(this.canvas);
   }
@@ -99,7 +97,7 @@ class HoldingsField {
     const { run, context, high, left, wide } = this;
     const chunk = slot % run.num_chunks;
     const [x, y] = [left + chunk * wide, Math.floor(slot / run.num_chunks) * high];
-    const [width, height] = [wide - (wide > 5 ? 1 : 0), high - 1];
+    const [width, height] = [wide - (wide > 5 ? 1 : 0), high - (high > 3 ? 1 : 0)];
     const grown = run.held[slot] ? Math.max(1, (height * run.held[slot]) / (run.total[chunk] || 1)) : 0;
     if (isAgain) context.clearRect(x, y, width, height);
     context.fillStyle = chunkColour(chunk, run.num_chunks);

@@ -32,9 +32,8 @@ class Player {
     const hosts = [...document.querySelectorAll(".panel[data-run]")];
     this.panels = hosts.map((host) => new Panel(host, raw[host.dataset.run], this.whole, (time) => this.seek(time)));
     this.times = keyTimes(this.panels.map((panel) => panel.run), this.whole);
-    this.parts = Object.fromEntries(
-      ["play", "back", "forward", "reset", "speed", "time", "clock", "slowdown", "said"].map((id) => [id, document.getElementById(id)]),
-    );
+    const ids = ["play", "back", "forward", "reset", "speed", "time", "clock", "slowdown", "said"];
+    this.parts = Object.fromEntries(ids.map((id) => [id, document.getElementById(id)]));
     this.time = 0;
     this.isPlaying = false;
     this.listen();

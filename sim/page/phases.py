@@ -19,6 +19,14 @@ _NAMES: Mapping[str, Mapping[int, Words]] = {
         REDUCE: ("push", "all send, the server reduces"),
         COPY: ("pull", "the server sends, all copy"),
     },
+    "halving-doubling": {
+        REDUCE: ("reduce-scatter, by halves", "exchange halves, reduce"),
+        COPY: ("all-gather, by doubling", "exchange all there is, copy"),
+    },
+    "hierarchical": {
+        REDUCE: ("reduce-scatter, in nodes then across", _PASS_ON[REDUCE]),
+        COPY: ("all-gather, across then in nodes", _PASS_ON[COPY]),
+    },
     "direct": {COPY: ("exchange", "all send, all copy")},
 }
 _OTHERWISE: Mapping[int, Words] = {REDUCE: ("reduce", _PASS_ON[REDUCE]), COPY: ("copy", _PASS_ON[COPY])}

@@ -66,7 +66,9 @@ def _mean_load(load: LinkLoad, run: Prediction) -> float:
     return _busy_s(load) / run.duration_s
 
 
-def panel(number: int, run: Prediction, plan: Plan, played: Playback | None, svg: str, notes: Iterable[str]) -> str:
+def panel(
+    number: int, run: Prediction, plan: Plan | None, played: Playback | None, svg: str, notes: Iterable[str]
+) -> str:
     """One algorithm's part of the page: what it is, the pictures that the script fills, and what to know of them."""
     name = escaped(run.algorithm)
     data = "" if played is None else f' data-run="{number}"'
@@ -116,15 +118,19 @@ def _timeline_words(played: Playback) -> str:
     return f"Timeline of {len(played.rows)} transfers: {', '.join(parts)}. The loads of links stand in the table below."
 
 
-def _facts(run: Prediction, plan: Plan) -> str:
-    bundled = plan.shape.num_channels
-    channels = f"{run.num_channels} channels" if run.num_channels > 1 else "1 channel"
+def _facts(run: Prediction, plan: Plan | None) -> str:
+    bundled = run.num_channels if plan is None else plan.shape.num_channels
+    channels = _channels(run.num_channels)
     if bundled < run.num_channels:
         channels += f", equal ones drawn as one ({bundled})"
     parts = [f"protocol {run.protocol}", channels, f"planner {run.planner}", f"engine {run.engine}"]
     if run.instead_of:
         parts.append(f"instead of {run.instead_of}, which cannot be simulated yet")
     return ", ".join(parts)
+
+
+def _channels(count: int) -> str:
+    return "1 channel" if count == 1 else f"{count} channels"
 
 
 def _figures(run: Prediction) -> str:
@@ -213,7 +219,7 @@ def parameters(simulator: Simulator, plans: Sequence[Plan], dtype: str) -> str:
 
 
 def _plan_words(plan: Plan) -> str:
-    parts = [f"{plan.num_channels} channels by {plan.planner}, protocol {plan.protocol}"]
+    parts = [f"{_channels(plan.num_channels)} by {plan.planner}, protocol {plan.protocol}"]
     if plan.algorithm == "parameter-server":
         agents = [*(f"rank {rank}" for rank in range(plan.num_ranks)), *plan.helpers]
         parts.append(f"served by {', '.join(agents[server] for server in plan.servers)}")

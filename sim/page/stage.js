@@ -4,9 +4,10 @@
 class Stage {
   constructor(figure, run) {
     this.run = run;
-    this.svg = figure.querySelector("svg");
-    this.canvas = figure.querySelector("canvas");
+    // A machine of too many parts has no picture.
+    this.svg = figure && figure.querySelector("svg");
     if (!this.svg) return;
+    this.canvas = figure.querySelector("canvas");
     this.paths = new Map();
     for (const group of this.svg.querySelectorAll("g.connection")) {
       const path = group.querySelector("path");

@@ -11,7 +11,7 @@ class Timeline {
     this.head = element("div");
     this.head.className = "head";
     figure.append(this.head);
-    this.lane = run.agents.length > 24 ? 7 : 15;
+    this.lane = run.agents.length > 128 ? Math.max(1, 640 / run.agents.length) : run.agents.length > 24 ? 7 : 15;
     this.strip = 13;
     this.strips = run.links.map((_, link) => link).sort((a, b) => run.links[b].mean - run.links[a].mean || a - b);
     this.strips = this.strips.slice(0, MOST_STRIPS);
@@ -90,10 +90,11 @@ class Timeline {
     });
     for (let row = 0; row < count; row++) {
       const agent = rows.src[row];
-      const tall = (this.lane - 2) / this.depth[agent];
+      const tall = (this.lane - Math.min(2, this.lane / 4)) / this.depth[agent];
       const [from, to] = [this.x(rows.start[row]), this.x(rows.sent[row])];
+      const y = this.top + agent * this.lane + this.sub[row] * tall;
       context.fillStyle = chunkColour(rows.chunk[row], this.run.num_chunks);
-      context.fillRect(from, this.top + agent * this.lane + this.sub[row] * tall, Math.max(to - from - 0.5, 0.7), Math.max(tall - 0.3, 0.5));
+      context.fillRect(from, y, Math.max(to - from - 0.5, 0.7), Math.max(tall - 0.3, 0.5));
     }
   }
 
@@ -117,7 +118,8 @@ class Timeline {
       levels.forEach((level, bin) => {
         if (!level) return;
         // Whole pixels, so that neighbours neither overlap nor leave a gap.
-        const [from, to] = [bin, bin + 1].map((edge) => Math.round(this.x((edge / levels.length) * this.run.duration_us)));
+        const each = this.run.duration_us / levels.length;
+        const [from, to] = [bin, bin + 1].map((edge) => Math.round(this.x(edge * each)));
         context.globalAlpha = level / (DIGITS.length - 1);
         context.fillRect(from, y, to - from, this.strip - 2);
       });

@@ -139,6 +139,22 @@ def test_what_is_drawn_coarser_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     assert data_of(text)["runs"][0]["num_chunks"] == 2
 
 
+def test_what_cannot_be_played_is_summed_up() -> None:
+    simulator, predictions, names = simulated(load_topology("dgx-h100"), LESSON, (MIB,))
+    text = page(simulator, [replace(predictions[0], algorithm="nvls"), predictions[1]], ["auto", names[1]])
+    assert "Nvls is predicted, but has no schedule here" in text
+    assert [run is None for run in data_of(text)["runs"]] == [True, False]
+
+
+def test_a_stretched_run_says_so() -> None:
+    simulator, predictions, names = simulated(load_topology(STAR), ("ring",), (MIB,))
+    longer = replace(predictions[0], duration_s=1.5 * predictions[0].duration_s, engine="kernels")
+    text = page(simulator, [longer], names)
+    assert "the kernels engine predicts 34.76 us without timing each transfer" in text.replace("The k", "the k")
+    (run,) = data_of(text)["runs"]
+    assert max(run["rows"]["landed"]) == pytest.approx(longer.duration_s * 1e6)
+
+
 def test_of_many_nodes_two_are_drawn() -> None:
     text = made("dgx-h100", ("parameter-server",), (MIB,), 32)
     assert "2 of 32 nodes are drawn" in text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -25,7 +27,8 @@ CASES = [(name, one) for name, row in ALGORITHMS.items() for one in row.collecti
 def followed(machine: str, nodes: int, algorithm: str, collective: str = "all_reduce", size: int = MIB) -> Playback:
     simulator = Simulator(load_topology(machine, nodes=nodes), planner="topology")
     workload = Workload(collective, size)
-    found = playback(simulator, simulator.plan(workload, algorithm), workload)
+    plan = simulator.plan(workload, algorithm)
+    found = playback(simulator, plan, simulator.run_plan(plan, workload))
     assert found is not None
     return found
 
@@ -82,22 +85,41 @@ def test_auto_plays_what_was_predicted() -> None:
     workload = Workload("all_reduce", GIB)
     prediction = simulator.run(workload)
     plan = plan_of(simulator, prediction, "auto")
-    assert (plan.algorithm, plan.instead_of) == (prediction.algorithm, prediction.instead_of)
+    if plan is not None:
+        assert (plan.algorithm, plan.instead_of) == (prediction.algorithm, prediction.instead_of)
     star = Simulator(load_topology(STAR))
-    assert plan_of(star, star.run(workload), "auto").algorithm == "ring"
+    ring = plan_of(star, star.run(workload), "auto")
+    assert ring is not None
+    assert ring.algorithm == "ring"
+
+
+def test_what_has_no_schedule_has_no_plan() -> None:
+    simulator = Simulator(load_topology("dgx-h100"))
+    prediction = replace(simulator.run(Workload("all_reduce", GIB), "ring"), algorithm="nvls")
+    assert plan_of(simulator, prediction, "auto") is None
+
+
+def test_a_run_ends_when_the_prediction_says() -> None:
+    simulator, workload = Simulator(load_topology(STAR)), Workload("all_reduce", MIB)
+    plan = simulator.plan(workload, "ring")
+    prediction = simulator.run_plan(plan, workload)
+    run = playback(simulator, plan, replace(prediction, duration_s=2 * prediction.duration_s))
+    assert run is not None
+    assert run.stretch == pytest.approx(2)
+    assert run.landed_s.max() == pytest.approx(2 * prediction.duration_s)
 
 
 def test_a_run_too_large_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_TRANSFERS", 100)
     simulator, workload = Simulator(load_topology(STAR)), Workload("all_reduce", MIB)
-    assert playback(simulator, simulator.plan(workload, "ring"), workload) is None
+    assert playback(simulator, simulator.plan(workload, "ring"), simulator.run(workload, "ring")) is None
 
 
 def test_of_many_transfers_the_first_channels_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawn, "MOST_DRAWN", 1000)
     plan = Plan("ring", 16, tuple(tuple((rank * step) % 16 for rank in range(16)) for step in (1, 3, 5)))
     simulator = Simulator(load_topology(STAR.replace("8", "16", 1)))
-    large = playback(simulator, plan, Workload("all_reduce", MIB))
+    large = playback(simulator, plan, simulator.run_plan(plan, Workload("all_reduce", MIB)))
     assert large is not None
     chunks = followed_chunks(large)
     kept = np.isin(large.rows.chunk, chunks)

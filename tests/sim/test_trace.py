@@ -32,7 +32,7 @@ by_case = pytest.mark.parametrize(("machine", "algorithms"), CASES)
 
 def traced(machine: str, algorithms: tuple[str, ...], sizes: tuple[int, ...] = (MIB,)) -> dict[str, Any]:
     text, notes = trace(*simulated(load_topology(machine), algorithms, sizes))
-    assert notes == []
+    assert all("stretched" in sentence for sentence in notes)
     found: dict[str, Any] = json.loads(text)
     return found
 
