@@ -12,7 +12,7 @@ unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 export PIP_USER := 0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test check bench runs format clean
+.PHONY: help setup demo test check bench accuracy runs format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,7 +21,9 @@ help:
 	@echo 'make setup   make .venv with .venv/bin/topo in it (PYTHON=... picks the interpreter)'
 	@echo 'make check   what CI runs: ruff, mypy and the tests'
 	@echo 'make bench   time whole predictions and write docs/performance.md'
+	@echo 'make accuracy  score the published runs and write the table of docs/accuracy.md'
 	@echo 'make runs    rebuild the published runs that are shipped, from the corpus'
+	@echo 'make profiles  fit the shipped profile again to the published runs that come with it'
 	@echo 'make format  lay out the code as the check wants it'
 	@echo 'make clean   remove .venv, caches and build leftovers'
 
@@ -60,10 +62,16 @@ check: setup
 
 bench: setup
 	@mkdir -p build
-	$(RUN) tests/bench/run.py build/bench.json docs/performance.md
+	$(RUN) -m tests.bench.run build/bench.json docs/performance.md
+
+accuracy: setup
+	$(RUN) -m tests.bench.accuracy docs/accuracy.md
 
 runs: setup
 	$(RUN) -m tests.published_runs
+
+profiles: setup
+	$(RUN) -m validate.profiles
 
 format: setup
 	$(RUN) -m ruff format .

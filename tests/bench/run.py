@@ -14,6 +14,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.bench.marks import put_between
+
 STAR = "switch:{},bandwidth=200GB/s,latency=1us"
 
 
@@ -103,11 +105,7 @@ def main(target: Path, document: Path, runs: int = 3) -> None:
     """Measure all cases, write the JSON, and put the table between the marks of the document."""
     rows = [measure(case, runs) for case in CASES]
     target.write_text(json.dumps({"schema": "bench/1", "runs": runs, "rows": rows}, indent=2) + "\n")
-    begin, end = "<!-- bench -->\n", "<!-- /bench -->"
-    text = document.read_text()
-    before, _, rest = text.partition(begin)
-    _, _, after = rest.partition(end)
-    document.write_text(f"{before}{begin}{table(rows)}\n{end}{after}")
+    put_between(document, "bench", f"{table(rows)}\n")
     sys.stdout.write(table(rows) + "\n")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sim.planners.nccl_2_30.choice_lists import COLLECTIVES
 from topo.errors import TopologyError
@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from topo.topology import Topology
     from validate.published.document import Published
     from validate.published.settings import Settings
+
+
+_UNSEEN_BY_SEARCH: dict[str, Any] = {
+    "algorithms": (),
+    "protocols": (),
+    "min_channels": None,
+    "max_channels": None,
+    "simple_buffer_bytes": 4 << 20,
+    "not_modelled": (),
+}
+"""Settings that the search for graphs does not look at, so that runs which differ in them alone share its answer."""
 
 
 class Machines:
@@ -60,8 +71,8 @@ class Machines:
         from sim.planners.nccl_2_30.requests import find_graphs
 
         def search(domain: Domain, options: NcclOptions, *, collnet: bool = False) -> Mapping[str, Graph]:
-            without_choices = replace(options, algorithms=(), protocols=(), not_modelled=())
-            one = (stated.topology, stated.gpus_per_node, domain.ranks, domain.inter, collnet, without_choices)
+            seen = replace(options, **_UNSEEN_BY_SEARCH)
+            one = (stated.topology, stated.gpus_per_node, domain.ranks, domain.inter, collnet, seen)
             if one not in self._graphs:
                 self._graphs[one] = find_graphs(domain, options, collnet=collnet)
             return self._graphs[one]
