@@ -5,6 +5,7 @@ Starting processes costs seconds, so that each launch runs many jobs.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -28,10 +29,14 @@ from tests.sim.ways import WAYS, natural
 from tests.support import ROOT
 from tests.validate.schedules import all_gather, recursive_doubling, reduce_scatter, rotation
 from topo.errors import EnvironmentMissing, MeasurementError
+from validate import blame
 from validate import launch as launch_module
 from validate.backends import BUILTIN_IN_PARTS
+from validate.faults import Fault
 from validate.jobs import Job, Run, run_from_plain, run_to_plain
 from validate.launch import Outcome, launch
+from validate.measurement import Setting
+from validate.progress import RUNNING, Report
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: no processes are started")
 ALL_REDUCE = [name for name, row in ALGORITHMS.items() if "all_reduce" in row.collectives]
@@ -134,6 +139,8 @@ def by_hand() -> ByHand:
         quick(
             Workload("all_reduce", 12, reduction="avg"), "tree", in_order("tree", 4).schedule(), contributions=gradients
         ),
+        quick(Workload("all_to_all", 4096), "builtin", None),
+        quick(Workload("all_reduce", 4096), "builtin", None, settings=(Setting("NCCL_ALGO", "Ring"),)),
     ]
     told: list[str] = []
     return jobs, launch(Run("gloo", 4, tuple(jobs)), timeout_s=TIMEOUT_S, tell=told.append), told
@@ -143,7 +150,7 @@ def test_schedules_by_hand_are_exact_and_wrong_ones_are_found_out(by_hand: ByHan
     jobs, outcome, _ = by_hand
     assert outcome.failure is None
     verdicts = [outcome.measurements[index].correct for index in range(len(jobs))]
-    assert verdicts == [True] * 7 + [False, False, None, True]
+    assert verdicts == [True] * 7 + [False, False, None, True, True, True]
 
 
 def test_a_message_carries_what_its_sender_held_at_the_start_of_the_step(by_hand: ByHand) -> None:
@@ -162,6 +169,17 @@ def test_a_run_survives_the_way_to_the_processes(name: str) -> None:
 STALL_S = 5.0
 
 
+FAULTS = [
+    ("kill:2:after=1", "rank 2 died without a word", 2, 1),
+    ("hang:1:after=2", "rank 1 hangs", 1, 2),
+    ("freeze:0:after=1", "rank 0 does not answer", 0, 1),
+    ("fail:1:after=1", "rank 1 failed", 1, 1),
+    ("nccl:2:after=1", "rank 2 failed, last seen in ring all_reduce sum 1024 bytes: RuntimeError: NCCL error", 2, 1),
+    ("disk:0:after=2", "No space left on device (no space is left in ", 0, 2),
+]
+"""What befalls a rank, what is said of it, who is blamed, and how many results are kept."""
+
+
 @dataclass(frozen=True)
 class Faulty:
     """Launches with one fault each: outcome and seconds; and what all of them left in the folder for temporaries."""
@@ -173,7 +191,7 @@ class Faulty:
 
 @pytest.fixture(scope="module")
 def faulty(tmp_path_factory: pytest.TempPathFactory) -> Faulty:
-    """Four launches side by side, since each waits most of its time."""
+    """Launches side by side, since each waits most of its time."""
 
     def one(fault: str) -> tuple[Outcome, float]:
         ring = in_order("ring", 3).schedule()
@@ -183,23 +201,15 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Faulty:
         outcome = launch(Run("gloo", 3, jobs), timeout_s=TIMEOUT_S, stall_s=STALL_S, environment=environment)
         return outcome, time.monotonic() - started
 
-    faults = ("kill:2:after=1", "hang:1:after=2", "freeze:0:after=1", "fail:1:after=1")
+    faults = [fault for fault, *_ in FAULTS]
     folder = tmp_path_factory.mktemp("faulty")
-    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(len(faults)) as pool:
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(4) as pool:
         patch.setattr(tempfile, "tempdir", str(folder))
         outcomes = dict(zip(faults, pool.map(one, faults), strict=True))
     return Faulty(outcomes, folder, [path.name for path in folder.iterdir()])
 
 
-@pytest.mark.parametrize(
-    ("fault", "words", "culprit", "num_kept"),
-    [
-        ("kill:2:after=1", "rank 2 died without a word", 2, 1),
-        ("hang:1:after=2", "rank 1 hangs", 1, 2),
-        ("freeze:0:after=1", "rank 0 does not answer", 0, 1),
-        ("fail:1:after=1", "rank 1 failed", 1, 1),
-    ],
-)
+@pytest.mark.parametrize(("fault", "words", "culprit", "num_kept"), FAULTS)
 def test_a_fault_ends_in_time_with_the_rank_named_and_results_kept(
     faulty: Faulty, fault: str, words: str, culprit: int, num_kept: int
 ) -> None:
@@ -213,12 +223,69 @@ def test_a_fault_ends_in_time_with_the_rank_named_and_results_kept(
     assert took_s < TIMEOUT_S
 
 
+def test_what_goes_wrong_inside_a_job_ends_that_job_alone() -> None:
+    ring = in_order("ring", 2).schedule()
+    jobs = tuple(Job(Workload("all_reduce", num_bytes), "ring", ring, 1, 0) for num_bytes in (8, 1024, 4096))
+    arrived: list[int] = []
+    faults = {"memory:1:after=1": (True, None, True), "wrong:0:after=1": (True, False, True)}
+    for fault, verdicts in faults.items():
+        outcome = launch(
+            Run("gloo", 2, jobs),
+            timeout_s=TIMEOUT_S,
+            environment={"TOPOSCOPE_FAULT": fault},
+            arrived=lambda index, _: arrived.append(index),
+        )
+        assert outcome.failure is None
+        found = [outcome.measurements[index].correct if index in outcome.measurements else None for index in range(3)]
+        assert tuple(found) == verdicts
+        if fault.startswith("memory"):
+            words = "ring all_reduce sum 1024 bytes was not run: MemoryError: out of memory (on process 1)"
+            assert outcome.not_run == {1: words}
+    assert arrived == [0, 2, 0, 1, 2]
+
+
+def test_ranks_of_other_software_are_told_apart_before_anything_is_measured() -> None:
+    run = Run("gloo", 3, (Job(Workload("all_reduce", 8), "builtin"),))
+    outcome = launch(run, timeout_s=TIMEOUT_S, environment={"TOPOSCOPE_FAULT": "version:2:after=0"})
+    assert outcome.failure is not None
+    assert "the ranks run different software: torch " in outcome.failure
+    assert " on 0, 1 (" in outcome.failure
+    assert "(another) on 2 (" in outcome.failure
+    assert not outcome.measurements
+
+
+def test_a_fault_that_is_none_is_refused() -> None:
+    with pytest.raises(MeasurementError, match="expected KIND:RANK:after=JOBS"):
+        Fault.parse("explode:1:after=0")
+
+
+def test_a_clock_that_is_set_freezes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run("gloo", 2, (Job(Workload("all_reduce", 8), "builtin"),))
+    reports = {rank: Report(rank, os.getpid(), RUNNING, 3, "x", 1, at_s=time.monotonic()) for rank in range(2)}
+    real = time.time
+    monkeypatch.setattr(blame.time, "time", lambda: real() + 3600)
+    words, culprits = blame.timed_out(run, reports, "no end after 1 s")
+    assert culprits == ()
+    assert "all ranks are at work" in words
+
+
+def test_a_full_folder_for_temporary_files_is_something_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(launch_module.tempfile, "TemporaryDirectory", full)
+    with pytest.raises(
+        EnvironmentMissing, match=r"no space is left for temporary files in .*: free some, or set TMPDIR"
+    ):
+        launch(Run("gloo", 2, (Job(Workload("all_reduce", 8), "builtin"),)))
+
+
 def test_the_time_for_all_is_kept_even_while_processes_start() -> None:
     run = Run("gloo", 2, (Job(Workload("all_reduce", 8), "builtin"),))
     started = time.monotonic()
     told: list[str] = []
     outcome = launch(run, timeout_s=0.5, tell=told.append)
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < TIMEOUT_S
     assert outcome.failure is not None
     assert outcome.failure.startswith("no end after 0.5 s: ranks 0, 1 never began (2 of 2 processes: starting them may")
     assert set(told) == {"starting processes: 0 of 2"}
@@ -260,7 +327,7 @@ def test_a_launch_that_is_told_to_end_leaves_nothing_behind(tmp_path: Path, numb
     process.send_signal(number)
     time.sleep(0.1)
     process.send_signal(number)
-    assert process.wait(timeout=20) == (-number if number == signal.SIGINT else 128 + number)
+    assert process.wait(timeout=TIMEOUT_S) == (-number if number == signal.SIGINT else 128 + number)
     assert not list(tmp_path.iterdir())
     assert not running(tmp_path)
 
@@ -268,7 +335,7 @@ def test_a_launch_that_is_told_to_end_leaves_nothing_behind(tmp_path: Path, numb
 def test_a_launch_that_is_told_to_end_while_it_starts_leaves_nothing_behind(tmp_path: Path) -> None:
     process = long_launch(tmp_path, until="toposcope-*")
     process.terminate()
-    assert process.wait(timeout=20) == 128 + signal.SIGTERM
+    assert process.wait(timeout=TIMEOUT_S) == 128 + signal.SIGTERM
     assert not list(tmp_path.iterdir())
     wait_until(lambda: not running(tmp_path))
 
