@@ -8,6 +8,7 @@ import click
 
 from topo.cli_common import Output, TopologyArgument, finite, output_options
 from validate.cli_bisect import bisect
+from validate.cli_ddp import ddp
 from validate.cli_lab import lab
 from validate.cli_published import published
 from validate.cli_run import refuse_unused, run
@@ -22,6 +23,7 @@ validate.add_command(run)
 validate.add_command(published)
 validate.add_command(lab)
 validate.add_command(bisect)
+validate.add_command(ddp)
 
 
 @validate.command("compare", short_help="Measured against predicted, or before and after.")

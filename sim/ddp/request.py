@@ -78,6 +78,16 @@ def layer_times(model: Model, options: Options, compute: Compute, batch: int) ->
     return scaled(times, *totals)
 
 
+def shared_times(model: Model, path: Path | None, forward: str, backward: str) -> tuple[LayerTime, ...]:
+    """These totals, shared among the layers as a file of measured times says, or as their operations are."""
+    shares = by_rate(model, _ANY_RATE, 1) if path is None else read_times(path, model)
+    return scaled(shares, parse_duration(forward), parse_duration(backward))
+
+
+_ANY_RATE = Compute(1e12, 1.0, "any GPU", "fp32")
+"""Shares of a total are the same at any rate."""
+
+
 def _model(options: Options) -> Model:
     """The model, in the type that was asked for."""
     model = load_model(options.model)
