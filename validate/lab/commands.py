@@ -10,8 +10,11 @@ from dataclasses import dataclass
 
 from validate.lab.fabric import Cable, Fabric
 
-SWITCHES = "switches"
-"""The namespace that holds all bridges."""
+SWITCHES = "_switches"
+"""The namespace that holds all bridges; no host can be called so."""
+
+BRIDGE, HOST_PORT = "b-", "p-"
+"""How the names of bridges and of their ports to hosts begin, so that they are no words of iproute2's own."""
 
 PORT = "eth0"
 """What a host calls its port."""
@@ -68,7 +71,8 @@ def commands(fabric: Fabric, prefix: str) -> tuple[Command, ...]:
     inside = namespace(prefix, SWITCHES)
     found = [_namespace(inside)]
     for switch in fabric.switches:
-        found += [_ip(inside, "link", "add", switch, "type", "bridge"), _ip(inside, "link", "set", switch, "up")]
+        name = f"{BRIDGE}{switch}"
+        found += [_ip(inside, "link", "add", name, "type", "bridge"), _ip(inside, "link", "set", name, "up")]
     for number, host in enumerate(fabric.hosts):
         found += _host(fabric, prefix, number, host)
     for number, cable in enumerate(fabric.cables):
@@ -81,7 +85,7 @@ def _host(fabric: Fabric, prefix: str, number: int, host: str) -> list[Command]:
     inside, place = namespace(prefix, SWITCHES), namespace(prefix, host)
     cable = next(cable for cable in fabric.cables if host in cable.ends)
     switch = cable.far if cable.near == host else cable.near
-    port = f"p-{host}"
+    port = f"{HOST_PORT}{host}"
     settings = " && ".join(f"echo {value} > /proc/sys/net/ipv4/{name}" for name, value in SETTINGS.items())
     return [
         _namespace(place),
@@ -89,7 +93,7 @@ def _host(fabric: Fabric, prefix: str, number: int, host: str) -> list[Command]:
         _ip(inside, "link", "add", port, "type", "veth", "peer", "name", PORT, "netns", place),
         Command(("ip", "netns", "exec", place, "sh", "-c", settings)),
         _ip(place, "address", "add", f"{address(number)}/24", "dev", PORT),
-        _ip(inside, "link", "set", port, "master", switch),
+        _ip(inside, "link", "set", port, "master", f"{BRIDGE}{switch}"),
         *_limited(inside, port, cable.rate_bytes_per_s),
         *_limited(place, PORT, cable.rate_bytes_per_s),
     ]
@@ -100,8 +104,8 @@ def _trunk(inside: str, number: int, cable: Cable) -> list[Command]:
     near, far = f"t{number}-near", f"t{number}-far"
     return [
         _ip(inside, "link", "add", near, "type", "veth", "peer", "name", far),
-        _ip(inside, "link", "set", near, "master", cable.near),
-        _ip(inside, "link", "set", far, "master", cable.far),
+        _ip(inside, "link", "set", near, "master", f"{BRIDGE}{cable.near}"),
+        _ip(inside, "link", "set", far, "master", f"{BRIDGE}{cable.far}"),
         *_limited(inside, near, cable.rate_bytes_per_s),
         *_limited(inside, far, cable.rate_bytes_per_s),
     ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from topo.errors import CaptureError
 from topo.topology import Device, Link, Provenance, Topology
-from validate.lab.commands import PORT, SWITCHES, namespace
+from validate.lab.commands import BRIDGE, PORT, SWITCHES, namespace
 from validate.lab.namespaces import Runner, run
 
 
@@ -52,11 +52,12 @@ def read(name: str, seen: Mapping[str, Seen]) -> Topology:
         far = by_index.get(port.get("link_index")) if port else None
         if port is None or far is None or "master" not in far:
             raise CaptureError(f"{host} has no port {PORT} that leads to a bridge", source="ip link")
-        links += [_link(host, far["master"], port, host), _link(far["master"], host, far, SWITCHES)]
+        switch = _switch(far)
+        links += [_link(host, switch, port, host), _link(switch, host, far, SWITCHES)]
     for port in inside.values():
         if "link" in port and "master" in port:
-            links.append(_link(port["master"], inside[port["link"]]["master"], port, SWITCHES))
-    switches = [device for device, port in inside.items() if _kind(port) == "bridge"]
+            links.append(_link(_switch(port), _switch(inside[port["link"]]), port, SWITCHES))
+    switches = [device.removeprefix(BRIDGE) for device, port in inside.items() if _kind(port) == "bridge"]
     return Topology(
         (*(Device(host, "process", host=host) for host in hosts), *(Device(row, "net_switch") for row in switches)),
         tuple(links),
@@ -83,6 +84,11 @@ def _rows(text: str, source: str) -> list[dict[str, Any]]:
     if not isinstance(rows, list):
         raise CaptureError("expected a JSON list of devices", source=source)
     return [row for row in rows if isinstance(row, dict)]
+
+
+def _switch(port: Mapping[str, Any]) -> str:
+    """The switch that a port belongs to."""
+    return str(port["master"]).removeprefix(BRIDGE)
 
 
 def _kind(port: Mapping[str, Any]) -> object:

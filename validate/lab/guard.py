@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 
-from validate.lab.namespaces import namespaces, remove
+from validate.lab.namespaces import POLL_S, namespaces, processes, remove
+
+NOTICING_S = 5.0
 
 
 def main(prefix: str) -> int:
@@ -16,8 +19,17 @@ def main(prefix: str) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
+    _let_end(prefix)
     remove(prefix)
     return int(any(name.startswith(prefix) for name in namespaces()))
+
+
+def _let_end(prefix: str) -> None:
+    """Wait a little for processes that notice by themselves that nobody waits for them, and tidy up behind them."""
+    deadline = time.monotonic() + NOTICING_S
+    names = [name for name in namespaces() if name.startswith(prefix)]
+    while time.monotonic() < deadline and any(processes(name) for name in names):
+        time.sleep(POLL_S)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ LEADING = "topolab"
 _OURS = re.compile(rf"(?P<prefix>{LEADING}-(?P<pid>\d+)-(?P<born>\d+)-)\S+")
 COMMAND_S = 30.0
 ENDING_S = 2.0
+POLL_S = 0.05
 
 Runner = Callable[[Sequence[str]], str]
 """Runs one command and returns what it printed."""
@@ -102,18 +103,20 @@ def _undo(command: Command, runner: Runner) -> None:
 def _end_processes(name: str, runner: Runner) -> None:
     """End what still runs in a namespace; nothing else is ever in there."""
     deadline = time.monotonic() + ENDING_S
-    while time.monotonic() < deadline:
-        try:
-            pids = [int(word) for word in runner(("ip", "netns", "pids", name)).split() if word.isdigit()]
-        except EnvironmentMissing:
-            return
-        others = [pid for pid in pids if pid != os.getpid()]
-        if not others:
-            return
-        for pid in others:
+    while time.monotonic() < deadline and (inside := processes(name, runner)):
+        for pid in inside:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.05)
+        time.sleep(POLL_S)
+
+
+def processes(name: str, runner: Runner = run) -> tuple[int, ...]:
+    """The processes in a namespace, this one left out; none where there is no such namespace."""
+    try:
+        words = runner(("ip", "netns", "pids", name)).split()
+    except EnvironmentMissing:
+        return ()
+    return tuple(int(word) for word in words if word.isdigit() and int(word) != os.getpid())
 
 
 def remove(prefix: str, runner: Runner = run) -> tuple[str, ...]:
