@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sim.planners.nccl_2_30.from_topology import spec_from_topology
 from sim.planners.nccl_2_30.options import NcclOptions
 from sim.planners.nccl_2_30.planner import NcclPlan, plan_nccl
-from sim.planners.nccl_2_30.requests import GraphSearch, find_graphs
+from sim.planners.nccl_2_30.requests import GraphSearch, remembered_graphs
 from topo.cluster import Cluster
 from topo.errors import TopologyError, UnitError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def plan_machine(
-    machine: Topology | Cluster, environment: Mapping[str, str], search: GraphSearch = find_graphs
+    machine: Topology | Cluster, environment: Mapping[str, str], search: GraphSearch = remembered_graphs
 ) -> NcclPlan:
     """What NCCL builds on the machine under these variables; TopologyError where that cannot be told.
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Protocol
 
 from sim.planners.nccl_2_30.domains import Domain
@@ -47,6 +49,12 @@ def find_graphs(domain: Domain, options: NcclOptions, *, collnet: bool = False) 
         most = min(MAX_SEARCHED_CHANNELS, num_gpus)
         graphs["nvls"] = search_graph(ground, Request(Pattern.NVLS, 1 if domain.inter else most, most), options)
     return graphs
+
+
+@lru_cache(maxsize=32)
+def remembered_graphs(domain: Domain, options: NcclOptions, *, collnet: bool = False) -> Mapping[str, Graph]:
+    """`find_graphs`, of which the last answers are kept: copies of one node, however many, ask for the same."""
+    return MappingProxyType(find_graphs(domain, options, collnet=collnet))
 
 
 def collnet_works(domains: Sequence[Domain], options: NcclOptions, num_nodes: int) -> bool:
