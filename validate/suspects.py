@@ -59,7 +59,7 @@ SETTINGS: Mapping[str, _Cause] = {
 def suspects(comparisons: Sequence[Comparison], num_nodes: int = 1) -> list[str]:
     """Sentences about what may make rows LOW; none where no row is."""
     low = [row for row in comparisons if row.verdict == "LOW"]
-    return list(dict.fromkeys((*_settings(low), *_ways(low, num_nodes))))
+    return list(dict.fromkeys(_settings(low))) or list(_ways(low, num_nodes))
 
 
 def _settings(low: Sequence[Comparison]) -> Iterator[str]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from sim.prediction import LinkLoad, Prediction
 from sim.workload import Workload
+from topo.load import load_topology
 from validate.compare import Comparison
+from validate.documents import read_measurements
 from validate.measurement import Measurement, Setting
+from validate.predicting import hold_against
 from validate.suspects import suspects
 
 LARGE = Workload("all_reduce", 64 << 20)
@@ -50,3 +57,26 @@ def test_what_is_far_below_takes_another_way() -> None:
     assert not suspects([row(0.6)], num_nodes=2)
     assert not suspects([row(0.2, workload=Workload("all_reduce", 1024))])
     assert not suspects([row(0.2, backend="gloo")])
+
+
+CAUSES = {
+    "050": "sockets in place of RDMA",
+    "236": "NCCL_P2P_DISABLE=1 sends what GPUs have for each other through host memory",
+    "238": "NCCL_P2P_DISABLE=1 sends what GPUs have for each other through host memory",
+}
+"""What the sources of degraded runs name as the cause, by number of the run."""
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("number", CAUSES)
+def test_of_degraded_runs_the_cause_that_their_source_names_is_suspected(corpus: Path, number: str) -> None:
+    (path,) = corpus.glob(f"measurements/{number}-*.json")
+    machine = json.loads(path.read_text())["machine"]
+    gpus = f"0-{machine['gpus_per_node'] - 1}"
+    topology = load_topology(str(corpus / machine["topology"]), nodes=machine["nodes"], gpus=gpus)
+    found = read_measurements(path)
+    large = tuple(row for row in found.measurements if row.workload.num_bytes >= 4 << 20)
+    rows = hold_against(replace(found, measurements=large[-4:]), topology)
+    assert {row.verdict for row in rows} == {"LOW"}
+    (sentence,) = suspects(rows, machine["nodes"])
+    assert CAUSES[number] in sentence

@@ -97,7 +97,8 @@ class TorchBackend(ABC):
 
     def _captured(self) -> Callable[[], None]:
         graph: Any = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # Other threads (NCCL's watchdog) may ask for events of earlier runs meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.run()
         replay: Callable[[], None] = graph.replay
         return replay
