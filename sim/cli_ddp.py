@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from sim.cli_drawings import plot_option, write_plot
 from sim.cli_options import planner_options
 from topo.cli_common import Output, TopologyArgument, finite, note, output_options, topology_argument
 
@@ -99,8 +100,9 @@ def model_options(command: Command) -> Command:
 @click.option("--server", metavar="LIST", help="Servers of parameter-server: host, or GPUs such as 0,1 (default 0).")
 @click.option("--engine", default="auto", show_default=True, help="event, steady, or auto.")
 @click.option("--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, or a JSON file.")
+@plot_option("step and exposed time over the bucket caps")
 @output_options("table", "json", "csv", "md")
-def ddp(topology: TopologyArgument, output: Output, **options: Any) -> None:
+def ddp(topology: TopologyArgument, output: Output, plot: Path | None, **options: Any) -> None:
     """Predict a data-parallel training step on TOPOLOGY: gradient buckets sent while backward still runs.
 
     Buckets are those of torch's DistributedDataParallel. Times are simulated, never measured: collectives on the
@@ -122,6 +124,10 @@ def ddp(topology: TopologyArgument, output: Output, **options: Any) -> None:
             note(sentence)
     for sentence in sentences(found):
         note(sentence)
+    if plot is not None:
+        from sim.ddp.chart import cap_charts
+
+        write_plot(plot, cap_charts(found), f"{request.model.name} on {machine.name}, simulated")
     if output.format == "table" and len(found.rows) == 1 and found.rows[0].found.buckets:
         to_terminal = output.path is None
         tables = (report_table(found), bucket_table(found.rows[0].found))

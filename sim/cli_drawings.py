@@ -15,6 +15,7 @@ from topo.cli_common import note, write_atomically
 if TYPE_CHECKING:
     from sim.predict import Simulator
     from sim.prediction import Prediction
+    from sim.series import Chart
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -59,11 +60,33 @@ class Drawings:
             for sentence in notes:
                 note(sentence)
         if self.plot is not None:
-            from sim.plot import plot, plot_format
-
             title = f"{workload.collective} on {simulator.machine.name}, {num_ranks} ranks, simulated"
-            picture = plot(size_charts(predictions, measured, names), title, plot_format(self.plot))
-            write_atomically(self.plot, picture, "--plot")
+            write_plot(self.plot, size_charts(predictions, measured, names), title)
+
+
+def write_plot(path: Path, charts: Sequence[Chart], title: str) -> None:
+    """Plot charts into a file whose suffix says how."""
+    from sim.plot import plot, plot_format
+
+    write_atomically(path, plot(charts, title, plot_format(path)), "--plot")
+
+
+def plot_option(over: str) -> Callable[[Command], Command]:
+    """Gives a command --plot as `plot: Path | None`, checked; `over` says of what times are drawn."""
+
+    def decorate(command: Command) -> Command:
+        @wraps(command)
+        def wrapped(*args: Any, plot: Path | None, **rest: Any) -> Any:
+            Drawings(plot=plot).check()
+            return command(*args, plot=plot, **rest)
+
+        return _plot_option(f"Plot {over} (.png or .svg).")(wrapped)  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def _plot_option(text: str) -> Callable[[Any], Any]:
+    return click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help=text)
 
 
 def drawing_options(command: Command) -> Command:
@@ -85,7 +108,7 @@ def drawing_options(command: Command) -> Command:
             metavar="FILE",
             help="Measurements to draw beside the simulated lines: nccl-tests, or what topo validate run writes.",
         ),
-        click.option("--plot", type=to_file, metavar="FILE", help="Plot busbw and time over size (.png or .svg)."),
+        _plot_option("Plot busbw and time over size (.png or .svg)."),
         click.option("--trace", type=to_file, metavar="FILE", help="Write the largest size as a trace for Perfetto."),
         click.option("--page", type=to_file, metavar="FILE", help="Write an HTML page that plays the largest size."),
     ):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from sim.cli_drawings import plot_option, write_plot
 from sim.cli_options import planner_options, size_options
 from topo.change_verbs import VERBS
 from topo.cli_common import Output, TopologyArgument, note, output_options, topology_argument
@@ -27,6 +30,7 @@ CHANGES = "\n".join(("\b", "Changes, several in one with `;` between them:", *_V
 @click.option("--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, or a JSON file.")
 @click.option("--dtype", default="float32", show_default=True, help="Type of the elements.")
 @size_options("1M", "1G", 1024)
+@plot_option("busbw and time over nodes, for a change that counts them")
 @output_options("table", "json", "csv", "md")
 def what_if(
     topology: TopologyArgument,
@@ -43,6 +47,7 @@ def what_if(
     profile: str,
     dtype: str,
     sizes: tuple[int, ...],
+    plot: Path | None,
     output: Output,
 ) -> None:
     """Set TOPOLOGY beside what becomes of it by each --change: time, busbw, algorithm and limiting link.
@@ -67,4 +72,8 @@ def what_if(
     rows = outcomes(cases, workloads, profile, engine, planner)
     for sentence in what_if_notes(rows):
         note(sentence)
+    if plot is not None:
+        from sim.what_if_chart import node_charts
+
+        write_plot(plot, node_charts(rows), f"{workloads[0].collective} on {topology.text}, simulated")
     output.emit(what_if_table(rows), lambda: what_if_json(rows))

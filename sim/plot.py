@@ -55,6 +55,8 @@ def plot(charts: Sequence[Chart], title: str, form: str) -> bytes:
 
 def _draw(axes: Axes, chart: Chart) -> None:
     """One chart: lines for what is simulated, open marks for what was measured, bars for ranges."""
+    from matplotlib.ticker import LogLocator
+
     for number, series in enumerate(chart.series):
         _draw_series(axes, series, number)
     axes.set_xscale("log", base=2)
@@ -64,9 +66,11 @@ def _draw(axes: Axes, chart: Chart) -> None:
     axes.minorticks_off()
     if chart.is_log:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(lambda value, _: chart.show_y(value))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_formatter("")
     else:
         axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_formatter(lambda value, _: chart.show_y(value))
     axes.set_xlabel(_literal(chart.x_title))
     axes.set_ylabel(_literal(chart.y_title))
     axes.grid(visible=True, alpha=0.3)

@@ -58,14 +58,30 @@ def size_charts(
     for label, run in sorted(zip(labels, runs, strict=True), key=lambda pair: pair[1].workload.num_bytes):
         if run.busbw_bytes_per_s is not None:
             size = float(run.workload.num_bytes)
-            busbw.setdefault(label, []).append(Point(size, run.busbw_bytes_per_s / 1e9))
-            times.setdefault(label, []).append(Point(size, run.duration_s))
+            busbw.setdefault(label, []).append(busbw_point(size, run))
+            times.setdefault(label, []).append(time_point(size, run))
     if not busbw:
         return ()
     return (
         Chart("size", "busbw GB/s", (*_lines(busbw), *_measured(measured, _busbw_point)), False, _size),
         Chart("size", "time", (*_lines(times), *_measured(measured, _time_point)), True, _size, format_duration),
     )
+
+
+def time_point(x: float, run: Prediction) -> Point:
+    """The predicted seconds, with their range where the model states one."""
+    from sim.what_if import bounds_of
+
+    bounds = bounds_of(run)
+    return Point(x, run.duration_s) if bounds is None else Point(x, run.duration_s, bounds.low_s, bounds.high_s)
+
+
+def busbw_point(x: float, run: Prediction) -> Point:
+    """The predicted busbw in GB/s (0 where no time passes), with its range where the model states one."""
+    time, busbw = time_point(x, run), (run.busbw_bytes_per_s or 0.0) / 1e9
+    if not time.low or not time.high:
+        return Point(x, busbw)
+    return Point(x, busbw, busbw * run.duration_s / time.high, busbw * run.duration_s / time.low)
 
 
 def _lines(points: dict[str, list[Point]]) -> tuple[Series, ...]:

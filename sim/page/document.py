@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.page import chart, sections
 from sim.page.data import followed_chunks, run_data
-from sim.page.machine import Drawing, draw_used, draw_whole
+from sim.page.machine import Drawing, draw_used, draw_whole, with_loads
 from sim.playback import MOST_TRANSFERS, SAME_TIME, plan_of, playback
 from sim.report import report_json, report_table
 from sim.series import size_charts
@@ -67,13 +67,13 @@ def page(
     if not predictions:
         raise ScheduleError("there is no prediction to draw: give at least one size and one algorithm")
     shown = _shown(simulator, predictions, names)
-    ids = [name for one in shown if one.played for name in one.played.link_ids().values()]
+    ids = [name for one in shown for name in _links_of(one)]
     agents = {agent for one in shown if one.played for agent in one.played.agents}
     drawing = draw_used(simulator.machine, ids, sorted(agents))
     runs = [None if one.played is None else run_data(one.played, drawing.stroke_of) for one in shown]
     panels = [
-        sections.panel(number, one.run, one.plan, one.played, drawing.svg, (*_notes(one), *drawing.notes))
-        for number, one in enumerate(shown)
+        sections.panel(number, one.run, one.plan, one.played, svg, (*_notes(one), *drawing.notes))
+        for number, (one, svg) in enumerate((one, with_loads(drawing, one.run)) for one in shown)
     ]
     title = f"{shown[0].run.workload.collective} on {simulator.machine.name or 'this machine'}, simulated"
     script = _joined("\n".join(_text(name).replace('"use strict";\n', "") for name in SCRIPTS))
@@ -115,10 +115,20 @@ def _shown(simulator: Simulator, predictions: Sequence[Prediction], names: Seque
     return found
 
 
+def _links_of(one: Shown) -> list[str]:
+    """The links that a run uses, all of them where it is played."""
+    if one.played is not None:
+        return list(one.played.link_ids().values())
+    return [load.link for load in one.run.link_loads]
+
+
 def _notes(one: Shown) -> list[str]:
     """What the user should know of one picture."""
     if one.plan is None:
-        return [f"{one.run.algorithm} is predicted, but has no schedule here that could be played"]
+        return [
+            f"there is no schedule of {one.run.algorithm} here that could be played: links are coloured by their "
+            "average load (--algorithm ring,tree plays those)"
+        ]
     if one.played is None:
         return [
             f"this run has more than {MOST_TRANSFERS:,} transfers: too many to play, its links are summed up in the "

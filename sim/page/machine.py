@@ -11,8 +11,10 @@ from topo.topology import Device, Topology
 from topo.writers.svg import render
 from topo.writers.svg_layout import HEADLINE, MAX_LOOSE
 from topo.writers.svg_links import connections
+from topo.writers.svg_words import attribute
 
 if TYPE_CHECKING:
+    from sim.prediction import Prediction
     from topo.cluster import Cluster
 
 MOST_NODES = 16
@@ -22,6 +24,8 @@ MOST_DEVICES = 1024
 _BELOW_HEADLINE = HEADLINE - 10
 _HUB_GAP = 44.0
 """So that a chunk is seen on its way up a link."""
+
+_CONNECTION = re.compile(r"""(<g class="connection" data-id=("[^"]*"|'[^']*')[^>]*>.*?<path )""", re.DOTALL)
 
 PER_ROW = 16
 """So many ranks that hang on nothing stand in a row, where there are too many for one."""
@@ -82,6 +86,21 @@ def _drawn(topology: Topology, alias: dict[str, str], notes: tuple[str, ...]) ->
     if len(topology.devices) > MOST_DEVICES:
         return Drawing("", stroke_of, (*notes, f"the machine has {len(topology.devices)} parts: too many to draw"))
     return Drawing(_plain(render(topology, hub_gap=_HUB_GAP)), stroke_of, notes)
+
+
+def with_loads(drawing: Drawing, run: Prediction) -> str:
+    """The picture with links coloured by their average load over a run, as it is before anything plays."""
+    loads: dict[str, float] = {}
+    for load in run.link_loads:
+        stroke = drawing.stroke_of.get(load.link)
+        if stroke is not None and run.duration_s > 0:
+            share = load.num_bytes / load.bandwidth_bytes_per_s / run.duration_s
+            loads[attribute(stroke)] = max(share, loads.get(attribute(stroke), 0.0))
+
+    def coloured(found: re.Match[str]) -> str:
+        return f'{found[1]}style="--load:{min(1.0, loads.get(found[2], 0.0)):.0%}" '
+
+    return _CONNECTION.sub(coloured, drawing.svg)
 
 
 def _plain(svg: str) -> str:

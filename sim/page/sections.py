@@ -56,7 +56,7 @@ def _busy_s(load: LinkLoad) -> float:
 
 
 def _gigabytes(num_bytes: float) -> str:
-    for scale, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
+    for scale, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
         if num_bytes >= scale:
             return f"{num_bytes / scale:.3g} {unit}"
     return f"{num_bytes:.0f} B"

@@ -142,7 +142,7 @@ def test_what_is_drawn_coarser_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_played_is_summed_up() -> None:
     simulator, predictions, names = simulated(load_topology("dgx-h100"), LESSON, (MIB,))
     text = page(simulator, [replace(predictions[0], algorithm="nvls"), predictions[1]], ["auto", names[1]])
-    assert "Nvls is predicted, but has no schedule here" in text
+    assert "There is no schedule of nvls here that could be played" in text
     assert [run is None for run in data_of(text)["runs"]] == [True, False]
 
 

@@ -101,6 +101,42 @@ def test_what_cannot_be_drawn_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["what-if", "dgx-h100", "--change", "nodes 1,2,4", "--size", "1M"],
+            ["nodes", "busbw", "1 MiB, simulated"],
+        ),
+        (
+            ["ddp", "dgx-h100", "--model", "resnet18", "--bucket-cap-mb", "1,25"],
+            ["bucket cap", "exposed", "ddp auto"],
+        ),
+    ],
+)
+def test_other_commands_plot_too(arguments: list[str], words: list[str], tmp_path: Path) -> None:
+    target = tmp_path / "p.svg"
+    result = CliRunner().invoke(main, [*arguments, "--plot", str(target)])
+    assert result.exit_code == 0, result.output
+    text = target.read_text()
+    assert not [word for word in words if word not in text]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            ["what-if", "dgx-h100", "--change", "scale nvlink bandwidth x0.5", "--size", "1M"],
+            "give a change that counts them",
+        ),
+        (["ddp", "dgx-h100", "--model", "resnet18"], "give several, such as --bucket-cap-mb sweep"),
+    ],
+)
+def test_one_point_is_no_line(arguments: list[str], complaint: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, [*arguments, "--plot", str(tmp_path / "p.svg")])
+    assert (result.exit_code, complaint in result.stderr) == (2, True), result.output
+
+
 @pytest.mark.corpus
 @pytest.mark.skipif(not MEASURED, reason=NO_CORPUS)
 def test_real_measurements_are_drawn_beside(tmp_path: Path) -> None:
