@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -43,13 +43,20 @@ class Case:
                 starts_s[rank] += late_s
         return tuple(starts_s)
 
-    def simulator(self, profile: str = "auto", engine: str = "auto", planner: str = "auto") -> Simulator:
-        """What answers for this case, under the profile of that name for its machine."""
+    def simulator(
+        self,
+        profile: str = "auto",
+        engine: str = "auto",
+        planner: str = "auto",
+        starts_s: Sequence[float] | None = None,
+    ) -> Simulator:
+        """What answers for this case under the profile of that name; `starts_s` stands in place of its own."""
         from sim.predict import Simulator
         from sim.profile import load_profile
 
         found = load_profile(profile, self.machine)
-        return Simulator(self.machine, found, self.options, engine, planner, self.starts_s())
+        starts = self.starts_s() if starts_s is None else starts_s
+        return Simulator(self.machine, found, self.options, engine, planner, starts)
 
 
 def changed(case: Case, changes: Iterable[tuple[str, Change]]) -> Case:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sim.cases import Case, changed
+from sim.engines import ENGINES
 from topo.change_verbs import named_changes
 from topo.changes import Change, Nodes, require_consistent
 from topo.errors import ChangeError
@@ -37,15 +39,29 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Between what a duration lies, in seconds."""
+    """Between what a duration lies, in seconds; `below` and `above` are how far the ends lie off, in logarithms."""
 
     low_s: float
+    duration_s: float
     high_s: float
+
+    @property
+    def below(self) -> float:
+        """The logarithm of the duration over the lower end."""
+        return math.log(self.duration_s / self.low_s)
+
+    @property
+    def above(self) -> float:
+        """The logarithm of the upper end over the duration."""
+        return math.log(self.high_s / self.duration_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a variant costs for one workload, beside the baseline's cost for the same."""
+    """What a variant costs for one workload, beside the baseline's cost for the same.
+
+    `baseline` is timed as the variant is: by its schedule, where only that can be compared.
+    """
 
     variant: Variant
     prediction: Prediction
@@ -58,7 +74,7 @@ class Outcome:
     @property
     def delta(self) -> float | None:
         """Time over the baseline's, minus 1; None for the baseline itself and where the baseline takes no time."""
-        if self.prediction is self.baseline or not self.baseline.duration_s:
+        if self.variant.label == BASELINE or not self.baseline.duration_s:
             return None
         return self.prediction.duration_s / self.baseline.duration_s - 1
 
@@ -66,13 +82,16 @@ class Outcome:
     def delta_bounds(self) -> tuple[float, float] | None:
         """Between what the delta lies, None where no range is known.
 
-        Both ends are those of equal ends: what makes the model err on a machine makes it err on the changed one too.
+        As if the model erred on both times independently: their errors in logarithms add up in squares. Where a change
+        is small the errors are mostly the same and cancel, so that the range is wider than it would have to be.
         """
         own, other = bounds_of(self.prediction), bounds_of(self.baseline)
-        if own is None or other is None or self.delta is None or not other.low_s:
+        if own is None or other is None or self.delta is None:
             return None
-        ends = own.low_s / other.low_s - 1, own.high_s / other.high_s - 1
-        return min(*ends, self.delta), max(*ends, self.delta)
+        ratio = 1 + self.delta
+        return ratio * math.exp(-math.hypot(own.below, other.above)) - 1, ratio * math.exp(
+            math.hypot(own.above, other.below)
+        ) - 1
 
     @property
     def num_new_rings(self) -> int | None:
@@ -100,7 +119,9 @@ class Scaling:
 def bounds_of(prediction: Prediction) -> Bounds | None:
     """The range of a predicted duration, None where the model states none: the one place that reads it."""
     low_s, high_s = getattr(prediction, "low_s", None), getattr(prediction, "high_s", None)
-    return Bounds(low_s, high_s) if low_s is not None and high_s is not None else None
+    if low_s is None or high_s is None or not 0 < low_s <= prediction.duration_s <= high_s:
+        return None
+    return Bounds(low_s, prediction.duration_s, high_s)
 
 
 def is_extrapolated(simulator: Simulator, prediction: Prediction) -> bool:
@@ -149,26 +170,32 @@ def _by_count(base: Case, label: str, words: Words) -> Iterable[Variant]:
 def outcomes(
     cases: Iterable[Variant], workloads: Sequence[Workload], profile: str, engine: str, planner: str
 ) -> tuple[Outcome, ...]:
-    """The price of each workload on each variant: workload by workload, variants in their order."""
-    by_variant = [_priced(variant, workloads, profile, engine, planner) for variant in cases]
+    """The price of each workload on each variant: workload by workload, variants in their order.
+
+    Like is compared with like: what only a simulated schedule can show (a late rank, a parameter server) stands beside
+    the baseline by its schedule, even where a closed form of NCCL's kernels gives the baseline's own time.
+    """
+    by_variant = [(variant, variant.case.simulator(profile, engine, planner)) for variant in cases]
     found: list[Outcome] = []
-    for number in range(len(workloads)):
-        column = [row[number] for row in by_variant]
-        base = column[0]
-        rows = [replace(row, baseline=base.prediction, baseline_plan=base.plan) for row in column]
+    for workload in workloads:
+        base = _priced(*by_variant[0], workload)
+        rows = [base]
+        for variant, simulator in by_variant[1:]:
+            row = _priced(variant, simulator, workload)
+            if row.prediction.engine in ENGINES and base.prediction.engine not in ENGINES:
+                by_schedule = by_variant[0][1].run_plan(base.plan, workload)
+                rows.append(replace(row, baseline=by_schedule, baseline_plan=base.plan))
+            else:
+                rows.append(replace(row, baseline=base.prediction, baseline_plan=base.plan))
         found += [replace(row, efficiency=_efficiency(row, rows)) for row in rows]
     return tuple(found)
 
 
-def _priced(variant: Variant, workloads: Sequence[Workload], profile: str, engine: str, planner: str) -> list[Outcome]:
-    simulator = variant.case.simulator(profile, engine, planner)
-    rows = []
-    for workload in workloads:
-        run = simulator.run(workload, variant.case.algorithm)
-        asked = simulator.planner_of(variant.case.algorithm, workload.collective)
-        plan = simulator.plan(workload, variant.case.algorithm if asked.chooses else run.algorithm)
-        rows.append(Outcome(variant, run, plan, run, plan, is_extrapolated(simulator, run)))
-    return rows
+def _priced(variant: Variant, simulator: Simulator, workload: Workload) -> Outcome:
+    run = simulator.run(workload, variant.case.algorithm)
+    asked = simulator.planner_of(variant.case.algorithm, workload.collective)
+    plan = simulator.plan(workload, variant.case.algorithm if asked.chooses else run.algorithm)
+    return Outcome(variant, run, plan, run, plan, is_extrapolated(simulator, run))
 
 
 def _efficiency(row: Outcome, rows: Sequence[Outcome]) -> float | None:

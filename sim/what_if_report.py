@@ -10,6 +10,7 @@ from topo.table import Column, Table
 from topo.units import format_size
 
 if TYPE_CHECKING:
+    from sim.prediction import Prediction
     from sim.what_if import Outcome, Scaling
 
 EXTRAPOLATED = "EXTRAPOLATED"
@@ -44,7 +45,9 @@ def what_if_table(rows: Sequence[Outcome]) -> Table:
     bounded = any(row.delta_bounds for row in rows)
     ringed = any(row.num_new_rings for row in rows)
     swept = any(row.efficiency is not None for row in rows)
-    remarked = any(_remark(row) for row in rows)
+    own = {row.prediction.workload: row.prediction for row in rows if row.variant.label == BASELINE}
+    remarks = [_remark(row, own[row.prediction.workload]) for row in rows]
+    remarked = any(remarks)
     columns = (
         *_ALWAYS,
         *((_RANGE,) if bounded else ()),
@@ -68,9 +71,9 @@ def what_if_table(rows: Sequence[Outcome]) -> Table:
             *((_rings(row),) if ringed else ()),
             *((row.efficiency,) if swept else ()),
             row.prediction.limiting.link if row.prediction.limiting else None,
-            *((_remark(row),) if remarked else ()),
+            *((remark,) if remarked else ()),
         )
-        for row in rows
+        for row, remark in zip(rows, remarks, strict=True)
     )
     return Table(columns, cells, _title(rows))
 
@@ -95,8 +98,11 @@ def _rings(row: Outcome) -> str | None:
     return f"{row.num_new_rings} of {len(row.plan.rings)} new"
 
 
-def _remark(row: Outcome) -> str | None:
+def _remark(row: Outcome, own: Prediction) -> str | None:
+    """What is to be said of a row; `own` is the baseline as its own line shows it."""
     words = [EXTRAPOLATED] if row.extrapolated else []
+    if row.baseline.engine != own.engine:
+        words.append(f"beside the baseline by schedule, {row.baseline.duration_s * 1e6:,.2f} us")
     if row.prediction.instead_of:
         words.append(f"instead of {row.prediction.instead_of}")
     return ", ".join(words) or None
@@ -138,6 +144,8 @@ def _row(row: Outcome) -> dict[str, Any]:
         "busbw_bytes_per_s": run.busbw_bytes_per_s,
         "wire_bytes_per_s": run.wire_bytes_per_s,
         "limiting_link": run.limiting.link if run.limiting else None,
+        "baseline_time_s": row.baseline.duration_s,
+        "baseline_engine": row.baseline.engine,
         "time_change": row.delta,
         "time_change_low": row.delta_bounds[0] if row.delta_bounds else None,
         "time_change_high": row.delta_bounds[1] if row.delta_bounds else None,

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,12 @@ GIB = 2**30
 STAR = "switch:8,bandwidth=200GB/s,latency=1us"
 
 
-def priced(name: str, *texts: str, num_bytes: int = GIB, cumulative: bool = False) -> list[Outcome]:
+def priced(
+    name: str, *texts: str, num_bytes: int = GIB, cumulative: bool = False, profile: str = "nccl-constants"
+) -> list[Outcome]:
     base = Case(synthetic(name) if ":" in name else preset(name))
     cases = variants(base, texts, cumulative=cumulative)
-    return list(outcomes(cases, [Workload("all_reduce", num_bytes)], "auto", "auto", "auto"))
+    return list(outcomes(cases, [Workload("all_reduce", num_bytes)], profile, "auto", "auto"))
 
 
 def invoke(*arguments: str) -> Result:
@@ -75,6 +77,13 @@ def test_a_box_without_its_nvlinks_is_limited_by_pcie_or_processors(name: str, t
 def test_a_late_rank_costs_its_delay_on_a_ring() -> None:
     _, row = priced("dgx1-v100", "late GPU5 by 2ms")
     assert row.prediction.duration_s == pytest.approx(row.baseline.duration_s + 2e-3)
+
+
+@pytest.mark.parametrize("text", ["late GPU5 by 2ms", "server GPU0"])
+def test_like_is_compared_with_like(text: str) -> None:
+    """What only a schedule can show stands beside the baseline's schedule, whatever times the baseline itself."""
+    _, row = priced("dgx-h100", text, profile="auto")
+    assert row.baseline.engine == row.prediction.engine
 
 
 def test_a_server_stands_where_it_is_put() -> None:
@@ -129,15 +138,22 @@ def test_scaling_that_breaks_names_the_link() -> None:
 
 
 def test_ranges_are_shown_where_the_model_gives_them() -> None:
+    @dataclass
     class Ranged:
-        low_s, high_s, duration_s = 0.5, 2.0, 1.0
+        low_s: float
+        duration_s: float
+        high_s: float
 
     base, row = priced("dgx1-v100", "break GPU0-GPU1")
     assert bounds_of(row.prediction) is None
     assert row.delta_bounds is None
-    ranged = replace(row, prediction=Ranged(), baseline=Ranged())  # type: ignore[arg-type]
-    assert ranged.delta == 0
-    assert ranged.delta_bounds == (0, 0)
+    for own, other, expected in (
+        ((1.0, 1.0, 1.0), (2.0, 2.0, 2.0), (-0.5, -0.5)),
+        ((1.0, 2.0, 4.0), (1.0, 1.0, 1.0), (0.0, 3.0)),
+        ((1.0, 2.0, 4.0), (0.5, 1.0, 2.0), (2 * 2 ** -(2**0.5) - 1, 2 * 2 ** (2**0.5) - 1)),
+    ):
+        ranged = replace(row, prediction=Ranged(*own), baseline=Ranged(*other))  # type: ignore[arg-type]
+        assert ranged.delta_bounds == pytest.approx(expected)
     assert "remark" not in what_if_table([base, row]).csv()
     assert EXTRAPOLATED in what_if_table([base, replace(row, extrapolated=True)]).csv()
 
