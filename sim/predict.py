@@ -11,8 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.algorithms import ALGORITHMS
+from sim.engines import ENGINES, KERNELS
 from sim.engines import engine as find_engine
+from sim.engines.loads import link_bytes
 from sim.engines.network import network_of
+from sim.engines.run import Run
 from sim.planners import AUTO, NCCL, PLANNERS, TOPOLOGY, Prepared, prepare
 from sim.planners import planner as find_planner
 from sim.planners.options import P2P_DISABLE, Options
@@ -22,8 +25,8 @@ from topo.errors import ScheduleError, TopologyError
 from topo.topology import Topology
 
 if TYPE_CHECKING:
+    from sim.clock.machine import MachineClock
     from sim.engines.network import Network
-    from sim.engines.run import Run
     from sim.plan import Plan
     from sim.profile import Profile
     from sim.schedule import Schedule
@@ -90,7 +93,7 @@ class Simulator:
         self.profile = profile or load_profile("auto", machine)
         self.options = options or Options()
         self.engine = engine
-        if engine != "auto":
+        if engine not in ("auto", KERNELS):
             find_engine(engine)
         self._planner = planner if planner == AUTO else find_planner(planner).name
         self._starts_s = _checked_starts(starts_s, machine.num_ranks)
@@ -102,6 +105,10 @@ class Simulator:
 
         `auto` is the planner's choice, or the faster simulated of AUTO_CANDIDATES where the planner makes none.
         """
+        if not spans and self._clock and PLANNERS[NCCL].plans(algorithm, workload.collective):
+            plan = self.planner.plan(workload, algorithm, runnable=False)
+            if self._clock.times(plan):
+                return self._run_kernels(self._clock, plan, workload)
         if algorithm != AUTO or self.planner_of(AUTO, workload.collective).chooses:
             return self.run_plan(self.plan(workload, algorithm), workload, spans=spans)
         runs = (self.run(workload, name, spans=spans) for name in auto_candidates(workload.collective))
@@ -110,6 +117,22 @@ class Simulator:
     def plan(self, workload: Workload, algorithm: str) -> Plan:
         """What would run."""
         return self.planner_of(algorithm, workload.collective).plan(workload, algorithm)
+
+    @cached_property
+    def _clock(self) -> MachineClock | None:
+        """The clock of NCCL's kernels, None where this simulator is to run schedules."""
+        nccl = self.planner.nccl
+        wanted = self.engine in ("auto", KERNELS) and self._starts_s is None and self.options.num_chunks is None
+        if not wanted or nccl is None or self.profile.kernels is None:
+            if self.engine == KERNELS:
+                raise ScheduleError(
+                    "--engine kernels times what NCCL's planner plans, all ranks starting together, under a fitted "
+                    "profile: use --engine auto"
+                )
+            return None
+        from sim.clock.machine import MachineClock
+
+        return MachineClock(self.profile.kernels, nccl, self.machine.name)
 
     @property
     def planner(self) -> Prepared:
@@ -149,7 +172,7 @@ class Simulator:
 
     def choose_engine(self, schedule: Schedule) -> str:
         """The engine for a schedule: with `auto` event while there are few transfers, steady beyond."""
-        if self.engine != "auto":
+        if self.engine in ENGINES:
             return self.engine
         return "event" if schedule.num_messages <= MOST_ROWS_FOR_EVENT else "steady"
 
@@ -164,8 +187,31 @@ class Simulator:
             self._networks[key] = network
         return self._networks[key]
 
+    def _run_kernels(self, clock: MachineClock, plan: Plan, workload: Workload) -> Prediction:
+        """What NCCL's kernels need for a plan, and never less than the busiest link does for its bytes."""
+        network = self.network(())
+        carried = link_bytes(plan, workload, network, round(clock.facts.ranks_per_node))
+        busy_s = carried / network.bandwidth_bytes_per_s
+        timed = clock.time(plan, workload)
+        duration_s = max(timed.duration_s, float(busy_s.max(initial=0.0)))
+        return Prediction(
+            workload=workload,
+            num_ranks=plan.num_ranks,
+            algorithm=plan.algorithm,
+            protocol=plan.protocol,
+            num_channels=plan.num_channels,
+            engine=KERNELS,
+            profile=self.profile.name,
+            duration_s=duration_s,
+            link_loads=_loads(network, Run(duration_s, carried, busy_s, {})),
+            planner=plan.planner,
+            low_s=duration_s * timed.low,
+            high_s=duration_s * timed.high,
+            extrapolated=timed.extrapolated,
+        )
+
     def run_plan(self, plan: Plan, workload: Workload, *, spans: bool = False) -> Prediction:
-        """The prediction for one plan."""
+        """The prediction for one plan, by running its schedule."""
         network, schedule = self.network(plan.helpers, plan.protocol), self._schedule(plan)
         engine = self.choose_engine(schedule)
         run = find_engine(engine)(schedule, network, workload, spans=spans)

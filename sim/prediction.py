@@ -37,6 +37,8 @@ class Prediction:
     """The simulated run of one workload. Simulated times live here, measured ones in a Measurement, never together.
 
     `planner` said what runs; `instead_of` names what it would take, where that has no schedule here and this stands in.
+    Four of five measured times are expected between `low_s` and `high_s`, None where no error is known. `extrapolated`:
+    the profile was fitted to nothing of this kind.
     """
 
     workload: Workload
@@ -51,6 +53,9 @@ class Prediction:
     spans: tuple[Span, ...] = ()
     planner: str = "topology"
     instead_of: str | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    extrapolated: bool = False
 
     @property
     def algbw_bytes_per_s(self) -> float | None:

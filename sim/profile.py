@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sim.clock.profile import KernelProfile
 from topo import catalog
 from topo.cluster import Cluster
 from topo.errors import CaptureError, NameChoiceError
@@ -51,7 +52,7 @@ class Profile:
 
     `launch_overhead_s` is paid once per collective. `gpu_reduce_bytes_per_s` and `host_reduce_bytes_per_s` bound
     how fast incoming bytes are reduced into a buffer, None where that never limits. All of it is meant for the Simple
-    protocol; `protocols` says what others change.
+    protocol; `protocols` says what others change. `kernels` times NCCL's own kernels, where the profile was fitted.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Profile:
     gpu_reduce_bytes_per_s: float | None = None
     host_reduce_bytes_per_s: float | None = None
     protocols: tuple[Protocol, ...] = ()
+    kernels: KernelProfile | None = None
 
     def __post_init__(self) -> None:
         for row in self.transports:
@@ -155,21 +157,70 @@ def _between_cpus(node: Topology) -> float:
     return min(1.0, catalog.cpu_link_effective_bytes_per_s(*facts) / catalog.cpu_link_bytes_per_s(*facts))
 
 
-def load_profile(text: str, machine: Topology | Cluster) -> Profile:
-    """The profile that `--profile` names for a machine: `auto`, `ideal`, `nccl-constants` or a JSON file.
+def fitted(machine: Topology | Cluster) -> Profile:
+    """The shipped profile, fitted to published runs, as it holds for this machine.
 
-    `auto` is `ideal` on a synthetic description, whose rates have no hardware behind them, else `nccl-constants`.
+    Its `kernels` time what NCCL runs. The rates and latencies beside them are for schedules that NCCL has no kernel
+    for: a step costs what a step of Simple does, and links carry the fitted share of what NCCL counts.
+    """
+    from sim.clock.facts import fabric_of, generation_of
+    from sim.clock.profile import load_kernels
+
+    kernels, base = load_kernels(), nccl_constants(machine)
+    generation, fabric = generation_of(machine), fabric_of(machine)
+
+    def hops(protocol: str, net: str) -> tuple[Hop, ...]:
+        over_pcie = kernels.value(f"{protocol}_hop.pcie")
+        between = kernels.value(f"{protocol}_hop.{generation}") + kernels.value(f"{net}.{fabric}")
+        return _hops(kernels.value(f"{protocol}_hop.{generation}"), over_pcie, between)
+
+    latency_s = {hop.kind: hop.hop_latency_s for hop in hops("simple", "net_simple")}
+    share = dict.fromkeys(_LIKE_PCIE, kernels.value("link_share.pcie"))
+    share |= {"nvlink": kernels.value(f"link_share.{generation}"), "network": kernels.value(f"net_share.{fabric}")}
+    launch_s = kernels.value(f"launch.{generation}")
+    return replace(
+        base,
+        name=kernels.name,
+        provenance=kernels.provenance,
+        transports=tuple(
+            Transport(row.kind, min(1.0, row.efficiency * share[row.kind]), latency_s[row.kind])
+            for row in base.transports
+        ),
+        launch_overhead_s=launch_s,
+        protocols=tuple(
+            Protocol(row.name, row.payload_share, launch_s, hops(row.name, f"net_{row.name}")) for row in base.protocols
+        ),
+        kernels=kernels,
+    )
+
+
+PROFILES = ("auto", "ideal", "nccl-constants", "nccl-fitted")
+"""The profiles that have a name."""
+
+
+def load_profile(text: str, machine: Topology | Cluster) -> Profile:
+    """The profile that `--profile` names for a machine: one of PROFILES, or a JSON file.
+
+    `auto` is `ideal` on a synthetic description, whose rates have no hardware behind them, `nccl-fitted` on a machine
+    whose GPUs NCCL knows, else `nccl-constants`.
     """
     if text == "auto":
-        text = "ideal" if machine.synthetic else "nccl-constants"
+        text = "ideal" if machine.synthetic else "nccl-fitted" if _has_known_gpus(machine) else "nccl-constants"
     if text == IDEAL.name:
         return IDEAL
     if text == "nccl-constants":
         return nccl_constants(machine)
+    if text == "nccl-fitted":
+        return fitted(machine)
     path = Path(text)
     if not path.is_file():
-        raise NameChoiceError("profile (or file)", text, ["auto", "ideal", "nccl-constants"])
+        raise NameChoiceError("profile (or file)", text, PROFILES)
     from topo.jsonio import decode
     from topo.textfile import read_file
 
     return decode(read_file(path), Profile, "profile/1", str(path))
+
+
+def _has_known_gpus(machine: Topology | Cluster) -> bool:
+    node = machine if isinstance(machine, Topology) else machine.node
+    return any(device.gpu is not None and device.gpu.compute_capability for device in node.devices)

@@ -24,10 +24,14 @@ ENGINES: dict[str, str] = {"event": "sim.engines.event:simulate", "steady": "sim
 """Engine by name: where its function lies. An engine is imported when it is asked for."""
 
 
+KERNELS = "kernels"
+"""NCCL's kernels in closed form (sim/clock): for NCCL's plans under a fitted profile, without a schedule."""
+
+
 def engine(name: str) -> Engine:
     """The engine of that name; NameChoiceError with the nearest otherwise."""
     if name not in ENGINES:
-        raise NameChoiceError("engine", name, ENGINES)
+        raise NameChoiceError("engine", name, ("auto", *ENGINES, KERNELS))
     from importlib import import_module
 
     module, function = ENGINES[name].split(":")

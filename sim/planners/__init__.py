@@ -15,6 +15,7 @@ from topo.errors import NameChoiceError, TopologyError
 if TYPE_CHECKING:
     from sim.engines.network import Network
     from sim.plan import Plan
+    from sim.planners.nccl_2_30.planner import NcclPlan
     from sim.planners.options import Options
     from sim.workload import Workload
     from topo.cluster import Cluster
@@ -31,9 +32,14 @@ class Prepared(Protocol):
     """Whether it has an algorithm of its own choice for `auto`."""
     notes: tuple[str, ...]
     """What it had to assume or cannot follow, in sentences."""
+    nccl: NcclPlan | None
+    """What NCCL builds, where this is NCCL's planner."""
 
-    def plan(self, workload: Workload, algorithm: str = AUTO) -> Plan:
-        """What runs for the workload, by that algorithm or the planner's own choice."""
+    def plan(self, workload: Workload, algorithm: str = AUTO, *, runnable: bool = True) -> Plan:
+        """What runs for the workload, by that algorithm or the planner's own choice.
+
+        A plan that need not be `runnable` may name an algorithm that has no schedule here.
+        """
         ...
 
 

@@ -33,6 +33,7 @@ class TopologyPlanner:
     name = "topology"
     chooses = False
     notes: tuple[str, ...] = ()
+    nccl = None
 
     def __init__(
         self, machine: Topology | Cluster, options: Options, network: Callable[[], Network] | None = None
@@ -49,7 +50,7 @@ class TopologyPlanner:
     def _orders(self) -> tuple[Order, ...]:
         return ring_orders(self._machine)
 
-    def plan(self, workload: Workload, algorithm: str = "auto") -> Plan:
+    def plan(self, workload: Workload, algorithm: str = "auto", *, runnable: bool = True) -> Plan:
         """The plan for one algorithm over the machine's ring orders; errors name the option that does not fit."""
         if algorithm == "auto":
             raise ScheduleError("the planner topology chooses no algorithm: name one, such as ring")
@@ -63,6 +64,10 @@ class TopologyPlanner:
             return replace(draft, rings=orders[:1], servers=servers, helpers=helpers, num_chunks=chunks)
         if options.server is not None:
             raise UnitError(f"--server {options.server}: only parameter-server has servers, not {algorithm}")
+        if algorithm == "halving-doubling":
+            return replace(draft, rings=orders[:1])
+        if algorithm == "hierarchical":
+            return replace(draft, groups=nodes_of(self._machine))
         if find_algorithm(algorithm).pipelines(workload.collective):
             return replace(draft, num_chunks=options.num_chunks or pipeline_chunks(self._network(), workload, draft))
         return draft
@@ -93,6 +98,27 @@ def pipeline_chunks(network: Network, workload: Workload, draft: Plan) -> int:
     if latency_s <= 0:
         return MOST_CHUNKS
     return max(1, min(MOST_CHUNKS, round(math.sqrt(depth * share / (latency_s * rate)))))
+
+
+def nodes_of(machine: Topology | Cluster) -> tuple[tuple[int, ...], ...]:
+    """The ranks of each node, nodes in the order of their first ranks; TopologyError where nodes differ in number.
+
+    The nodes of a topology are its hosts.
+    """
+    if isinstance(machine, Cluster):
+        size = machine.node.num_ranks
+        return tuple(tuple(range(node * size, (node + 1) * size)) for node in range(machine.count))
+    ranks: dict[str | None, list[int]] = {}
+    for rank, gpu_id in enumerate(machine.gpu_ids):
+        ranks.setdefault(machine.device(gpu_id).host, []).append(rank)
+    sizes = {host: len(found) for host, found in ranks.items()}
+    if len(set(sizes.values())) > 1:
+        said = ", ".join(f"{host or 'no host'} {size}" for host, size in sizes.items())
+        raise TopologyError(
+            f"hierarchical needs as many ranks on each node, here are {said}: choose them with --gpus, or another "
+            "--algorithm"
+        )
+    return tuple(tuple(found) for found in ranks.values())
 
 
 def place_servers(machine: Topology | Cluster, text: str) -> tuple[tuple[int, ...], tuple[str, ...]]:

@@ -13,7 +13,7 @@ from topo.errors import ScheduleError, UnitError
 
 if TYPE_CHECKING:
     from sim.engines.network import Network
-    from sim.planners.nccl_2_30.planner import Choice
+    from sim.planners.nccl_2_30.planner import Choice, NcclPlan
     from sim.planners.options import Options
     from sim.workload import Workload
     from topo.cluster import Cluster
@@ -35,30 +35,34 @@ class NcclPlanner:
     ) -> None:
         """Plans the machine; `network` is not asked, since NCCL counts with rates of its own."""
         self._options = options
-        self.nccl = plan_machine(machine, environment_of(options))
-        self.notes = self.nccl.notes
+        self._nccl = plan_machine(machine, environment_of(options))
+        self.nccl: NcclPlan | None = self._nccl
+        self.notes = self._nccl.notes
 
-    def plan(self, workload: Workload, algorithm: str = "auto") -> Plan:
+    def plan(self, workload: Workload, algorithm: str = "auto", *, runnable: bool = True) -> Plan:
         """NCCL's choice, or the best protocol of the algorithm that is named.
 
         Where NCCL takes an algorithm that has no schedule here, its best estimate among the others stands in, and
-        `instead_of` of the plan says so. ScheduleError where none is left.
+        `instead_of` of the plan says so; ScheduleError where none is left. Unless the plan need not be `runnable`: who
+        asks for its time alone gets what NCCL takes.
         """
         if self._options.server is not None:
             raise UnitError(f"--server {self._options.server}: only parameter-server has servers, NCCL has none")
-        if self.nccl.wiring.num_ranks == 1:
+        if self._nccl.wiring.num_ranks == 1:
             name = "ring" if algorithm == "auto" else algorithm
             return Plan(name, 1, ((0,),), workload.collective, planner=self.name)
+        if not runnable:
+            return self._from_choice(self._choose(workload, None if algorithm == "auto" else (algorithm,)), None)
         if algorithm != "auto":
             choice = self._choose(workload, (algorithm,))
             if workload.collective not in getattr(ALGORITHMS.get(algorithm), "collectives", ()):
                 raise ScheduleError(f"{workload.collective} by {algorithm} cannot be simulated yet: {_SEE_PLAN}")
             return self._from_choice(choice, None)
         best = self._choose(workload, None)
-        runnable = [name for name, row in ALGORITHMS.items() if workload.collective in row.collectives]
-        if best.algorithm in runnable:
+        known = [name for name, row in ALGORITHMS.items() if workload.collective in row.collectives]
+        if best.algorithm in known:
             return self._from_choice(best, None)
-        possible = [name for (name, _), _ in best.times_s if name in runnable]
+        possible = [name for (name, _), _ in best.times_s if name in known]
         if not possible:
             raise ScheduleError(
                 f"NCCL takes {best.algorithm} for {workload.collective}, which cannot be simulated yet: {_SEE_PLAN}"
@@ -66,7 +70,7 @@ class NcclPlanner:
         return self._from_choice(self._choose(workload, possible), best.algorithm)
 
     def _choose(self, workload: Workload, algorithms: Collection[str] | None) -> Choice:
-        return self.nccl.choose(
+        return self._nccl.choose(
             workload.collective,
             workload.num_bytes,
             dtype=workload.dtype,
@@ -75,7 +79,7 @@ class NcclPlanner:
         )
 
     def _from_choice(self, choice: Choice, instead_of: str | None) -> Plan:
-        wiring, options = self.nccl.wiring, self._options
+        wiring, options = self._nccl.wiring, self._options
         num_channels = options.num_channels or choice.split.num_channels
         plan = Plan(
             algorithm=choice.algorithm,
@@ -88,7 +92,7 @@ class NcclPlanner:
             chunk_bytes=choice.chunk_bytes,
             instead_of=instead_of,
         )
-        if not ALGORITHMS[choice.algorithm].pipelines(choice.collective):
+        if choice.algorithm not in ALGORITHMS or not ALGORITHMS[choice.algorithm].pipelines(choice.collective):
             return plan
         per_channel = -(-choice.num_bytes // num_channels)
         return replace(plan, num_chunks=options.num_chunks or -(-per_channel // choice.chunk_bytes))

@@ -1,0 +1,69 @@
+"""The clock of one planned machine: a plan and a workload in, seconds with their range out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sim.clock.facts import NO_NETWORK, Facts, facts_of
+from sim.clock.jobs import KERNELS, Operation, jobs_of, kernel_of
+from sim.clock.kernels import times_s
+
+if TYPE_CHECKING:
+    from sim.clock.profile import KernelProfile
+    from sim.plan import Plan
+    from sim.planners.nccl_2_30.planner import NcclPlan
+    from sim.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """Predicted seconds, between which factors measured ones are to be expected, and whether that is extrapolated."""
+
+    duration_s: float
+    low: float
+    high: float
+    extrapolated: bool
+
+
+@dataclass(frozen=True)
+class MachineClock:
+    """Terms of a profile on one machine that NCCL's planner planned; `name` is what the machine is called."""
+
+    profile: KernelProfile
+    nccl: NcclPlan
+    name: str = ""
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What of the machine the kernels feel."""
+        return facts_of(self.nccl, self.name)
+
+    @property
+    def extrapolated(self) -> bool:
+        """Whether the profile was fitted to no machine of this generation, or of this network."""
+        seen = self.profile.seen
+        known = self.facts.fabric in (NO_NETWORK, *seen) and self.facts.generation in seen
+        return self.facts.newest or not known
+
+    def times(self, plan: Plan) -> bool:
+        """Whether the clock has a form for what the plan runs."""
+        return plan.num_ranks > 1 and kernel_of(plan.collective, plan.algorithm, plan.protocol) in KERNELS
+
+    def time(self, plan: Plan, workload: Workload) -> Timed:
+        """How long the plan takes for the workload."""
+        operation = Operation(
+            plan.collective,
+            workload.num_bytes,
+            plan.algorithm,
+            plan.protocol,
+            plan.num_channels,
+            plan.chunk_bytes or 0,
+        )
+        jobs = jobs_of(self.facts, [operation], gpus_per_process=1)
+        low, high = self.profile.band(workload.num_bytes, several_nodes=self.facts.num_nodes > 1)
+        duration_s = float(times_s(np.array(self.profile.values), jobs)[0])
+        return Timed(duration_s, low, high, self.extrapolated)

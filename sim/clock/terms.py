@@ -1,0 +1,127 @@
+"""The terms of the clock: what each one is, where its fit starts, and how far it may lie from there.
+
+Start values are read off published runs of nccl-tests (the shipped measurements) or are data-sheet rates; the fit moves
+them within `spread`. No term stands for what the topology or the plan already says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+GENERATIONS = ("volta", "ampere", "hopper", "blackwell", "pcie")
+"""Kinds of machines by what joins their GPUs: a generation of NVLink, or PCIe."""
+NVLS_GENERATIONS = ("hopper", "blackwell")
+FABRICS = ("infiniband", "slingshot", "efa", "efa-classic", "tcpx")
+"""Kinds of networks by the software that moves their data."""
+
+US, KIB, MIB, GB = 1e-6, 1024.0, 1048576.0, 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One parameter, always positive.
+
+    `start` is in SI units; `spread` is the standard deviation of its logarithm before any run was seen,
+    `machine_spread` that of one machine about the profile's value.
+    """
+
+    name: str
+    unit: str
+    start: float
+    spread: float
+    machine_spread: float
+    meaning: str
+
+
+def _one(name: str, unit: str, start: float, spread: float, machine_spread: float, meaning: str) -> tuple[Term, ...]:
+    return (Term(name, unit, start, spread, machine_spread, meaning),)
+
+
+def _each(
+    stem: str,
+    kinds: Sequence[str],
+    unit: str,
+    starts: Iterable[float],
+    spread: float,
+    machine_spread: float,
+    meaning: str,
+) -> tuple[Term, ...]:
+    return tuple(
+        Term(f"{stem}.{kind}", unit, start, spread, machine_spread, meaning)
+        for kind, start in zip(kinds, starts, strict=True)
+    )
+
+
+def _s(*microseconds: float) -> tuple[float, ...]:
+    return tuple(value * US for value in microseconds)
+
+
+def _gb(*values: float) -> tuple[float, ...]:
+    return tuple(value * GB for value in values)
+
+
+_LAUNCH = (
+    *_one("floor", "s", 4.2 * US, 0.1, 0.2, "launching on one GPU, of several that one process drives in turn"),
+    *_one("floor_channel", "s", 0.03 * US, 0.5, 0.3, "what each further channel adds to that"),
+    *_one("floor_channel_old", "s", 0.26 * US, 0.15, 0.2, "the same before NCCL 2.12"),
+    *_each("launch", GENERATIONS, "s", _s(7, 8.2, 4.8, 7.4, 5), 0.2, 0.2, "kernel launch as the GPU sees it"),
+)
+_RING = (
+    *_each("ll_hop", GENERATIONS, "s", _s(1.2, 0.98, 0.78, 1.3, 1.3), 0.2, 0.1, "one hop of an empty LL message"),
+    *_each("ll_rate", GENERATIONS, "B/s", _gb(1.4, 10, 5.3, 6.3, 6), 0.2, 0.05, "LL payload of one channel"),
+    *_each("ll128_hop", GENERATIONS, "s", _s(4.3, 4.3, 2.8, 2.2, 4), 0.2, 0.1, "one hop of LL128"),
+    *_each("ll128_rate", GENERATIONS, "B/s", _gb(5, 10, 15, 20, 6), 0.2, 0.05, "LL128 payload of one channel"),
+    *_each("ll128_share", GENERATIONS, "1", (0.85, 0.65, 0.84, 0.86, 0.85), 0.07, 0.05, "LL128's share of a link"),
+    *_each("simple_hop", GENERATIONS, "s", _s(12, 15.6, 9, 12, 5), 0.2, 0.1, "one step of Simple with its fence"),
+    *_each("simple_rate", GENERATIONS, "B/s", _gb(20, 24, 28, 29.3, 20), 0.1, 0.05, "Simple payload of one channel"),
+    *_each("link_share", GENERATIONS, "1", (0.97, 0.975, 0.99, 0.965, 0.965), 0.02, 0.03, "share of a link's rate"),
+    *_each("ramp", GENERATIONS, "B", [m * MIB for m in (3.3, 3.3, 3.3, 5.4, 0.1)], 0.4, 0.3, "bytes that slow a link"),
+    *_one("tail", "1", 0.5, 0.2, 0.1, "steps that the first load and the last store add to a ring"),
+    *_one("ll_overlap", "1", 1.3, 0.2, 0.05, "how far LL's hop hides behind its bytes: 1 not at all"),
+    *_one("ll128_overlap", "1", 1.1, 0.2, 0.05, "the same of LL128"),
+    *_one("simple_overlap", "1", 1.7, 0.2, 0.05, "the same of Simple"),
+    *_one("shm_rate", "B/s", 2.3 * GB, 0.2, 0.3, "one channel through the host's memory"),
+)
+_P2P = (
+    *_each("p2p_launch", GENERATIONS, "s", _s(13, 13, 8.3, 10.8, 12), 0.3, 0.2, "grouped sends and receives"),
+    *_each("p2p_share", GENERATIONS, "1", (0.91, 0.91, 0.93, 0.86, 0.9), 0.05, 0.03, "share of a GPU's links"),
+    *_each("p2p_step", GENERATIONS, "s", _s(6, 5.5, 7.5, 7, 6), 0.2, 0.1, "what a pair adds once its message is no LL"),
+    *_one("p2p_half", "B", 20 * KIB, 0.3, 0.1, "bytes of a pair at which half of that is seen"),
+    *_one("p2p_four", "1", 0.92, 0.05, 0.03, "share of four ranks' links that all-to-all reaches beside eight"),
+    *_one("p2p_launch_old", "s", 10.9 * US, 0.2, 0.2, "grouped sends and receives before NCCL 2.12, per GPU"),
+)
+_NVLS = (
+    *_each("nvls_loop", NVLS_GENERATIONS, "s", _s(5.4, 7.3), 0.2, 0.1, "one loop of NVLS, empty"),
+    *_each("nvls_loop_rate", NVLS_GENERATIONS, "B/s", _gb(552, 900), 0.15, 0.05, "bus rate inside a loop"),
+    *_each("nvls_rate", NVLS_GENERATIONS, "B/s", _gb(483, 745), 0.05, 0.03, "bus rate of many loops, 8 GPUs"),
+    *_each("nvls_launch", NVLS_GENERATIONS, "s", _s(4, 7), 0.5, 0.2, "start of NVLS"),
+    *_one("nvls_fill", "1", 2.0, 0.2, 0.3, "loops that fill the pipeline of NVLS"),
+    *_one("nvls_large", "1", 1.14, 0.05, 0.02, "gain of NVLS from 8 GiB on Blackwell, of unknown cause"),
+)
+_TREE = (
+    *_one("tree_rate.1", "B/s", 9.8 * GB, 0.1, 0.05, "algbw of one channel of a Simple tree, one node"),
+    *_one("tree_rate.2", "B/s", 11.4 * GB, 0.05, 0.05, "the same over two nodes"),
+    *_one("tree_rate.3", "B/s", 8.1 * GB, 0.1, 0.05, "the same over three nodes"),
+    *_one("tree_rate.4", "B/s", 6.1 * GB, 0.05, 0.05, "the same over four and more"),
+    *_one("tree_ll128_share", "1", 0.32, 0.2, 0.1, "algbw of an LL128 tree on one node as share of its links"),
+    *_one("tree_ll128_hop", "1", 1.15, 0.2, 0.1, "hop of an LL128 tree over that of a ring"),
+)
+_NET = (
+    *_each("net_ll", FABRICS, "s", _s(6, 6.2, 25.6, 71, 35), 0.2, 0.2, "one hop of LL over the network"),
+    *_each("net_ll128", FABRICS, "s", _s(14, 33, 20, 110, 40), 0.4, 0.2, "the same of LL128"),
+    *_each("net_simple", FABRICS, "s", _s(17, 40, 25, 110, 47), 0.4, 0.2, "the same of Simple in a ring"),
+    *_each("net_tree", FABRICS, "s", _s(8, 35, 25, 110, 47), 0.5, 0.2, "the same of Simple in a tree"),
+    *_each("net_kib", FABRICS, "s", _s(1.3, 1.2, 1, 1, 1), 0.4, 0.2, "one KiB of LL on such a hop, not pipelined"),
+    *_each("net_share", FABRICS, "1", (0.975, 0.9, 0.95, 0.84, 0.943), 0.03, 0.03, "share of the NICs' rate"),
+    *_one("net_power", "1", 0.9, 0.15, 0.05, "how LL's bytes on a hop grow with their number"),
+    *_one("host_bridge_share", "1", 0.8, 0.1, 0.05, "share that is left where NICs hang on the host bridge"),
+    *_one("rendezvous", "s", 15.5 * US, 0.3, 0.2, "handshake of libfabric from 4 KiB on"),
+    *_one("nvls_tree_launch", "s", 45 * US, 0.3, 0.2, "start of NVLSTree"),
+    *_one("nvls_tree_fill", "1", 5.7, 0.3, 0.1, "loops that fill the pipeline of NVLSTree"),
+)
+
+TERMS: tuple[Term, ...] = (*_LAUNCH, *_RING, *_P2P, *_NVLS, *_TREE, *_NET)
+"""All terms, in the order of a parameter vector."""
+INDEX = {term.name: place for place, term in enumerate(TERMS)}
+"""Place of each term in a parameter vector."""

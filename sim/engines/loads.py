@@ -1,0 +1,76 @@
+"""What each link carries when a plan runs, counted from its rings and trees: no engine is needed for that."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sim.collective import collective as find_collective
+
+if TYPE_CHECKING:
+    from sim.engines.network import Network
+    from sim.engines.routes import Floats, Pairs
+    from sim.plan import Plan
+    from sim.workload import Workload
+
+IN_RING_STEPS = ("all_reduce", "all_gather", "reduce_scatter")
+
+
+def link_bytes(plan: Plan, workload: Workload, network: Network, ranks_per_node: int) -> Floats:
+    """Bytes on every link of the network; all 0 for plans of other algorithms than rings, trees and NVLS.
+
+    `ranks_per_node` are NCCL's nodes: NVLS reduces in each node's NVSwitch and joins nodes head by head.
+    """
+    carried = np.zeros(len(network.bandwidth_bytes_per_s))
+    if plan.num_ranks == 1:
+        return carried
+    src, dst, num_bytes = _hops(plan, workload, ranks_per_node)
+    if len(src):
+        routes = network.routes(src, dst)
+        np.add.at(carried, routes.links, np.repeat(num_bytes, np.diff(routes.first)))
+    return carried
+
+
+def _hops(plan: Plan, workload: Workload, ranks_per_node: int) -> tuple[Pairs, Pairs, Floats]:
+    """From which rank to which how many bytes go."""
+    share = workload.num_bytes / plan.num_channels
+    if plan.algorithm == "tree" and plan.trees:
+        trees = Counter(plan.trees)
+        edges = [
+            (rank, up, share * count) for tree, count in trees.items() for rank, up in enumerate(tree.up) if up >= 0
+        ]
+        both = edges + [(dst, src, num_bytes) for src, dst, num_bytes in edges]
+        return _columns(both)
+    if plan.algorithm == "ring":
+        factor = find_collective(plan.collective).busbw_factor(plan.num_ranks)
+        rings = Counter(plan.rings)
+        stop = None if plan.collective in IN_RING_STEPS else -1
+        return _columns(
+            [
+                (src, dst, share * factor * count)
+                for ring, count in rings.items()
+                for src, dst in list(zip(ring, (*ring[1:], ring[0]), strict=True))[:stop]
+            ]
+        )
+    if plan.algorithm in ("nvls", "nvls-tree"):
+        return _columns(_reduced_in_switches(plan.num_ranks, ranks_per_node, workload.num_bytes))
+    return _columns([])
+
+
+def _reduced_in_switches(num_ranks: int, per_node: int, num_bytes: int) -> list[tuple[int, int, float]]:
+    """Every GPU sends all its bytes into its switch and takes all out of it, as neighbours on a hub would.
+
+    Between nodes each of a node's ranks takes its part up and down the tree, 2 (nodes - 1) / nodes times on average.
+    """
+    inside = [(rank, rank - rank % per_node + (rank + 1) % per_node, float(num_bytes)) for rank in range(num_ranks)]
+    num_nodes = num_ranks // per_node
+    part = num_bytes / per_node * 2 * (num_nodes - 1) / num_nodes
+    between = [(rank, (rank + per_node) % num_ranks, part) for rank in range(num_ranks) if num_nodes > 1]
+    return [*(hop for hop in inside if hop[0] != hop[1]), *between]
+
+
+def _columns(hops: list[tuple[int, int, float]]) -> tuple[Pairs, Pairs, Floats]:
+    table = np.array(hops, dtype=np.float64).reshape(-1, 3)
+    return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]

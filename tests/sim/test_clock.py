@@ -1,0 +1,206 @@
+"""The clock of NCCL's kernels: sane for every kernel and machine, the same for one vector and for many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sim.clock.correction import Correction
+from sim.clock.facts import Facts, fabric_of, facts_of, generation_of
+from sim.clock.fit import fit, spreads, starting_values
+from sim.clock.jobs import KERNELS, Jobs, Operation, jobs_of, kernel_of
+from sim.clock.kernels import times_s
+from sim.clock.profile import SCHEMA, FittedTerm, KernelProfile, load_kernels, regime_of
+from sim.clock.terms import FABRICS, GENERATIONS, TERMS
+from sim.planners.nccl_2_30.front_door import plan_machine
+from sim.predict import Simulator
+from sim.workload import Workload
+from tests.support import examples
+from topo.errors import CaptureError, NameChoiceError, ScheduleError
+from topo.jsonio import decode, encode
+from topo.load import load_topology
+
+WAYS = (
+    *(("all_reduce", name, protocol) for name in ("ring", "tree") for protocol in ("ll", "ll128", "simple")),
+    *(("all_reduce", name, "simple") for name in ("nvls", "nvls-tree", "collnet-chain")),
+    *(("broadcast", "ring", protocol) for protocol in ("ll", "ll128", "simple")),
+    ("all_gather", "ring", "simple"),
+    ("reduce_scatter", "pat", "simple"),
+    ("all_to_all", "direct", "simple"),
+    ("sendrecv", "direct", "simple"),
+)
+FACTS = Facts("hopper", "none", 8, 1, 24, 8, 370.8e9, 1e15, 370.8e9, 50e9)
+
+
+def facts(generation: str, fabric: str, per_node: int, num_nodes: int) -> Facts:
+    return replace(
+        FACTS,
+        generation=generation,
+        fabric=fabric if num_nodes > 1 else "none",
+        num_ranks=per_node * num_nodes,
+        num_nodes=num_nodes,
+        net_bytes_per_s=400e9 if num_nodes > 1 else 1e15,
+    )
+
+
+machines = st.builds(
+    facts, st.sampled_from(GENERATIONS), st.sampled_from(FABRICS), st.integers(2, 16), st.integers(1, 40)
+)
+
+
+def job(way: tuple[str, str, str], num_bytes: int, channels: int = 24) -> Operation:
+    return Operation(way[0], num_bytes, way[1], way[2], channels, 131072)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(machine=machines, way=st.sampled_from(WAYS), size=st.integers(3, 34), channels=st.integers(1, 32))
+def test_times_are_positive_and_grow_with_the_size(
+    machine: Facts, way: tuple[str, str, str], size: int, channels: int
+) -> None:
+    jobs = jobs_of(machine, [job(way, 1 << size, channels), job(way, 1 << (size + 1), channels)])
+    small, large = times_s(np.array(load_kernels().values), jobs)
+    assert 0 < small < np.inf
+    gain = load_kernels().value("nvls_large")
+    assert large * gain >= small
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(machine=machines, seed=st.integers(0, 1000))
+def test_many_parameter_vectors_at_once_are_each_alone(machine: Facts, seed: int) -> None:
+    jobs = jobs_of(machine, [job(way, 1 << size) for way in WAYS for size in (10, 20, 30)])
+    vectors = starting_values() * np.exp(np.random.default_rng(seed).normal(0, 0.1, (5, len(TERMS))))
+    together = times_s(vectors, jobs)
+    assert together.shape == (5, len(jobs))
+    for vector, row in zip(vectors, together, strict=True):
+        np.testing.assert_allclose(times_s(vector, jobs), row, rtol=1e-12)
+
+
+def test_every_kernel_has_a_way_that_leads_to_it() -> None:
+    assert {kernel_of(*way) for way in WAYS} == set(KERNELS)
+
+
+def test_processes_that_drive_several_gpus_have_a_floor() -> None:
+    operations = [job(("all_reduce", "ring", "ll"), 8, 1)]
+    values = np.array(load_kernels().values)
+    alone, driven = (times_s(values, jobs_of(FACTS, operations, gpus_per_process=each))[0] for each in (1, 8))
+    assert driven > 30e-6 > alone
+
+
+def test_a_fit_finds_the_terms_that_made_the_times() -> None:
+    truth = starting_values()
+    for place, term in enumerate(TERMS):
+        if term.name in ("ll_hop.hopper", "launch.hopper", "link_share.hopper", "nvls_rate.hopper"):
+            truth[place] *= 1.15 if "share" not in term.name else 0.98
+    operations = [job(way, 1 << size) for way in WAYS[:9] for size in range(8, 33)]
+    jobs = jobs_of(FACTS, operations)
+    found = fit(jobs, times_s(truth, jobs), starting_values(), spreads())
+    np.testing.assert_allclose(times_s(found.values, jobs), times_s(truth, jobs), rtol=0.02)
+    names = [term.name for term in TERMS]
+    assert found.learned[names.index("ll_hop.hopper")] > 0.8
+    assert found.learned[names.index("ll_hop.volta")] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_correction_meets_what_was_measured_and_fades_far_away() -> None:
+    jobs = jobs_of(FACTS, [job(("all_reduce", "ring", "simple"), 1 << size) for size in range(10, 34)])
+    seen = jobs.take(np.array([5]))
+    factors = Correction.learned(seen, np.array([1.3])).factors(jobs)
+    assert factors[5] == pytest.approx(1.23, abs=0.03)
+    assert np.argmax(factors) == 5
+    assert factors[-1] == pytest.approx(1, abs=0.01)
+    assert np.all(Correction().factors(jobs) == 1)
+
+
+def test_jobs_join_and_split() -> None:
+    jobs = jobs_of(FACTS, [job(way, 1 << 20) for way in WAYS])
+    again = Jobs.joined([jobs.take(np.array([row])) for row in range(len(jobs))])
+    np.testing.assert_array_equal(again.kernel, jobs.kernel)
+
+
+@pytest.mark.parametrize(
+    ("machine", "nodes", "generation", "fabric", "link_gb", "net_gb"),
+    [
+        ("dgx-a100", 1, "ampere", "none", 240, None),
+        ("dgx-h100", 4, "hopper", "infiniband", 370.8 * 8 / 7, 400),
+        ("alps-gh200x4", 2, "hopper", "slingshot", 370.8 * 4 / 3, 100),
+        ("aws-p4d-a100", 2, "ampere", "efa-classic", 240, 50),
+        ("aws-p5-h100", 2, "hopper", "efa", 370.8 * 8 / 7, 400),
+        ("pcie-8gpu", 1, "pcie", "none", 12, None),
+    ],
+)
+def test_facts_of_machines(
+    machine: str, nodes: int, generation: str, fabric: str, link_gb: float, net_gb: float | None
+) -> None:
+    topology = load_topology(machine, nodes=nodes)
+    found = facts_of(plan_machine(topology, {}), machine)
+    assert (found.generation, found.fabric) == (generation, fabric)
+    assert generation_of(topology) == generation
+    assert nodes == 1 or fabric_of(topology) == fabric
+    assert found.link_bytes_per_s == pytest.approx(link_gb * 1e9, rel=0.5 if generation == "pcie" else 1e-6)
+    if net_gb:
+        assert found.net_bytes_per_s == pytest.approx(net_gb * 1e9, rel=0.15)
+
+
+def test_a_profile_states_every_term_once() -> None:
+    shipped = load_kernels()
+    assert [term.name for term in shipped.terms] == [term.name for term in TERMS]
+    assert decode(encode(shipped, SCHEMA), KernelProfile, SCHEMA, "x") == shipped
+    with pytest.raises(CaptureError, match="lacks floor"):
+        replace(shipped, terms=shipped.terms[1:])
+    with pytest.raises(CaptureError, match="must be positive"):
+        replace(shipped, terms=(replace(shipped.terms[0], value=0.0), *shipped.terms[1:]))
+    with pytest.raises(NameChoiceError, match="did you mean 'floor'"):
+        replace(shipped, terms=(FittedTerm("flor", 1.0, 0.1, 0.0), *shipped.terms[1:]))
+
+
+def test_regimes() -> None:
+    assert [regime_of(size) for size in (8, 65536, 65537, 1 << 24, (1 << 24) + 1)] == [
+        "latency",
+        "latency",
+        "knee",
+        "knee",
+        "bandwidth",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("machine", "algorithm", "busbw_gb"),
+    [
+        ("dgx-a100", "auto", 235),
+        ("dgx-h100", "ring", 366),
+        ("dgx-h100", "nvls", 482),
+        ("dgx-b200", "auto", 838),
+        ("dgx-b200", "ring", 682),
+    ],
+)
+def test_busbw_of_the_largest_size_is_the_published_one(machine: str, algorithm: str, busbw_gb: float) -> None:
+    """Within 3 %: published runs of 8 to 16 GiB on 8 GPUs."""
+    size = (16 if "b200" in machine and algorithm == "auto" else 8) << 30
+    found = Simulator(load_topology(machine)).run(Workload("all_reduce", size), algorithm)
+    assert found.busbw_bytes_per_s == pytest.approx(busbw_gb * 1e9, rel=0.03)
+    assert found.engine == "kernels"
+
+
+def test_what_the_clock_cannot_time_runs_as_a_schedule() -> None:
+    machine = load_topology("dgx-h100")
+    work = Workload("all_reduce", 1 << 28)
+    server = Simulator(machine).run(work, "parameter-server")
+    assert server.engine == "event"
+    assert server.duration_s > 3 * Simulator(machine).run(work, "ring").duration_s
+    assert Simulator(machine, engine="event").run(work, "ring").engine == "event"
+    with pytest.raises(ScheduleError, match="fitted profile"):
+        Simulator(load_topology("switch:4,bandwidth=1GB/s,latency=1us"), engine="kernels").run(work, "ring")
+
+
+def test_a_slow_port_slows_the_whole() -> None:
+    cluster = load_topology("dgx-h100", nodes=4)
+    work = Workload("all_reduce", 1 << 30)
+    whole = Simulator(cluster).run(work, "ring")
+    nic = cluster.nics[0].id  # type: ignore[union-attr]
+    slow = Simulator(cluster.with_port(2, nic, 0.5)).run(work, "ring")  # type: ignore[union-attr]
+    assert slow.duration_s > 1.2 * whole.duration_s
+    assert slow.limiting is not None
+    assert "node2" in slow.limiting.link

@@ -1,0 +1,96 @@
+"""The fitted clock as a predictor of published runs, by its profile alone or corrected by some of a run's sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.clock.correction import Correction
+from sim.clock.facts import facts_of
+from sim.clock.fit import Fitted, fit, spreads, starting_values, weights_by_group
+from sim.clock.jobs import Jobs, Operation, jobs_of
+from sim.clock.kernels import times_s
+
+if TYPE_CHECKING:
+    from sim.planners.nccl_2_30 import Choice
+    from validate.published.cases import Case
+
+Floats = npt.NDArray[np.float64]
+
+OLD_LAUNCHES = (2, 12)
+"""From this version on, launching on several GPUs of one process does not grow much with the channels."""
+LAUNCH_BOUND = 1.4
+"""A smallest size that is this much slower than predicted is bound by launches, if that explains it better."""
+
+
+def jobs_of_case(case: Case) -> Jobs:
+    """The case's samples, one job each."""
+    run = case.run
+    facts = facts_of(case.plan, f"{run.machine.machine_class} {run.machine.description}")
+    version = case.nccl_version
+    rows = zip(case.samples, case.choices, strict=True)
+    return jobs_of(
+        facts,
+        [_operation(case, sample.num_bytes, choice) for sample, choice in rows],
+        gpus_per_process=case.gpus_per_process,
+        old=version is not None and version < OLD_LAUNCHES,
+    )
+
+
+def _operation(case: Case, num_bytes: int, choice: Choice | None) -> Operation:
+    if choice is None:
+        pairs = case.plan.wiring.point_to_point
+        return Operation(case.collective, num_bytes, "direct", "simple", pairs.num_channels, pairs.chunk_bytes)
+    channels = choice.split.num_channels
+    return Operation(case.collective, num_bytes, choice.algorithm, choice.protocol, channels, choice.chunk_bytes)
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """Predicts by the clock under these terms; `correction` is what some of a run's own sizes taught."""
+
+    values: Floats
+    correction: Correction = field(default_factory=Correction)
+    launch_bound: bool = False
+
+    def times_s(self, case: Case) -> Floats:
+        """Seconds of each of the case's samples."""
+        jobs = self._jobs(case)
+        return times_s(self.values, jobs) * self.correction.factors(jobs)
+
+    def adapted(self, case: Case, rows: Sequence[int]) -> Clocked:
+        """The predictor that has seen these samples of the case."""
+        seen = case.only(rows)
+        found = replace(self, launch_bound=self._is_launch_bound(seen))
+        jobs = found._jobs(seen)
+        ratios = seen.measured_s / times_s(self.values, jobs)
+        return replace(found, correction=Correction.learned(jobs, ratios))
+
+    def _jobs(self, case: Case) -> Jobs:
+        jobs = jobs_of_case(case)
+        return replace(jobs, gpus_per_process=jobs.num_ranks / jobs.num_nodes) if self.launch_bound else jobs
+
+    def _is_launch_bound(self, seen: Case) -> bool:
+        """Whether one process seems to have driven all GPUs of a node, where the source does not say."""
+        if seen.gpus_per_process is not None or seen.num_nodes > 1:
+            return False
+        smallest = int(np.argmin(seen.num_bytes))
+        free, bound = (float(replace(self, launch_bound=each).times_s(seen)[smallest]) for each in (False, True))
+        measured = float(seen.measured_s[smallest])
+        return measured > LAUNCH_BOUND * free and abs(np.log(measured / bound)) < abs(np.log(measured / free))
+
+
+def train(cases: Iterable[Case], start: Floats | None = None) -> Fitted:
+    """The terms fitted to all samples of these cases, each run weighing by the root of its rows.
+
+    `start` is where the solver begins, such as the terms of almost the same cases.
+    """
+    rows = tuple(cases)
+    jobs = Jobs.joined([jobs_of_case(case) for case in rows])
+    measured = np.concatenate([case.measured_s for case in rows])
+    groups = [case.name for case in rows for _ in case.samples]
+    return fit(jobs, measured, starting_values(), spreads(), weights=weights_by_group(groups), start=start)
