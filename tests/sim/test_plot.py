@@ -87,6 +87,7 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, 
         (["--trace", "no/such/t.json"], "--trace no/such/t.json: there is no folder"),
         (["--page", "no/such/x.html"], "--page no/such/x.html: there is no folder"),
         (["--page", "."], "is a directory"),
+        (["--page", "/dev/full"], "--page /dev/full: cannot be written (No space left on device)"),
         (["--measured", "no-such-file", "--page", "x.html"], "no-such-file"),
     ],
 )
