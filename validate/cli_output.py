@@ -15,6 +15,7 @@ from topo.table import Table
 from validate import sentences
 from validate.compare import CHANGE_TOLERANCE, TOLERANCE, changes, differences
 from validate.documents import SCHEMA, Hints, MeasurementSet, read_measurements
+from validate.held_out import held_out
 from validate.predicting import hold_against
 from validate.report import comparison_rows, comparison_table, delta_rows, delta_table
 from validate.words import counted
@@ -77,6 +78,7 @@ def _of_session(session: Session, request: Request, output: Output) -> tuple[Tab
         "collective": name,
         "num_ranks": request.num_ranks,
         "rows": comparison_rows(found.measurements, comparisons),
+        "held_out": [to_plain(row) for row in held_out([row for row in comparisons if row is not None])],
     }
     title = f"{name} over {processes}: predicted on {found.name}, and measured"
     table = comparison_table(title, found.measurements, comparisons, output.format)

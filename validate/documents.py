@@ -16,7 +16,7 @@ from validate.words import counted
 __all__ = ["SCHEMA", "Hints", "MeasurementSet", "parse_measurements", "read_measurements"]
 
 SCHEMA = "measurements/1"
-DERIVED = ("rows", "backend", "collective", "num_ranks")
+DERIVED = ("rows", "backend", "collective", "num_ranks", "held_out")
 """Keys that are computed when our document is written, and ignored when it is read."""
 
 

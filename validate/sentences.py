@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from topo.units import format_rate, format_size
 from validate.compare import LATENCIES, Comparison, Delta, Difference
+from validate.held_out import held_out
 from validate.suspects import suspects
 from validate.words import counted, listed
 
@@ -36,6 +37,8 @@ def of_session(session: Session, backend: str, *, gates: bool) -> list[str]:
         notes.append(f"nothing is predicted: what runs {name} here is not known, so that only measured times are shown")
     if backend == "gloo":
         notes += noise(session)
+    if found.point_to_point is not None:
+        notes += [f"held out, {row.sentence}" for row in held_out(compared)]
     notes += session.unpredicted
     notes += limits(compared)
     notes += wire(compared) if backend != "gloo" else []

@@ -55,6 +55,9 @@ def test_a_run_over_gloo_prints_predicted_beside_measured(measured: tuple[Path, 
     assert [row["executor"] for row in document["rows"][:2]] == ["builtin", "point-to-point"]
     assert all(len(row["samples_s"]) == 3 for row in document["measurements"])
     assert document["point_to_point"]["pair_bytes_per_s"] > 0
+    assert [row["num_bytes"] for row in document["held_out"]] == [8, 65536]
+    assert all(0 <= row["low"] <= row["high"] for row in document["held_out"])
+    assert result.stderr.count("topo: held out, ") == 2
 
 
 @needs_torch
