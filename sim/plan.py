@@ -29,6 +29,7 @@ class Plan:
     agents: ranks, or helpers from `num_ranks` on, of which `helpers[i]` names the device that agent `num_ranks + i`
     runs on. `chunk_bytes` is the chunk that the planner's library cuts a channel's data into (None: not said).
     `instead_of` is what that library would take, where this stands in for an algorithm that has no schedule here.
+    `groups` are the ranks of each node, in one order in all of them, for algorithms that tell nodes apart.
     """
 
     algorithm: str
@@ -43,6 +44,7 @@ class Plan:
     trees: tuple[Tree, ...] = ()
     chunk_bytes: int | None = None
     instead_of: str | None = None
+    groups: tuple[tuple[int, ...], ...] = ()
 
     @property
     def num_channels(self) -> int:
@@ -62,6 +64,7 @@ class Plan:
             servers=self.servers,
             helpers=self.helpers,
             trees=bundled(self.trees) if by_trees else (),
+            groups=self.groups,
         )
 
     def schedule(self) -> Schedule:

@@ -9,7 +9,7 @@ COPY. Everything else (who waits for whom, bytes, routes, time) is derived from 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from topo.errors import ScheduleError
 COPY, REDUCE = 0, 1
 
 Column = npt.NDArray[np.int32]
+Chunks = npt.NDArray[np.int64]
 Derived = TypeVar("Derived")
 COLUMNS = ("step", "src", "dst", "chunk", "op", "channel")
 
@@ -64,7 +65,9 @@ class Block:
     """Rows of one period, how often it repeats, and how far step, rank and chunk move each time.
 
     In the k-th repetition k * shift is added; ranks wrap at the number of ranks (helpers stay), chunks at the number
-    of chunks. A ring of n ranks is two blocks of n rows whatever n is.
+    of chunks, or, where `chunk_wrap` is given, among that many beside each other. A ring of n ranks is two blocks of n
+    rows whatever n is. With `span` each row is one message of so many chunks from its `chunk` on: it is sent once all
+    of them are there, and pays one latency.
     """
 
     rows: Rows
@@ -72,6 +75,8 @@ class Block:
     step_shift: int = 0
     rank_shift: int = 0
     chunk_shift: int = 0
+    chunk_wrap: int = 0
+    span: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +84,7 @@ class Schedule:
     """A collective over `num_ranks` ranks and `num_helpers` further agents, its buffer cut into `num_chunks`.
 
     `places`, a permutation, says where in the buffer the chunks of the blocks lie, so that a block can count chunks in
-    the order in which they move; None is where they are. `rows()` has places.
+    the order in which they move; None is where they are. `rows()` has places and one row for every chunk of a message.
     """
 
     collective: str
@@ -110,14 +115,31 @@ class Schedule:
         """Bytes of each chunk, shape (num_chunks,)."""
         return np.tile(workload.chunk_bytes(self.num_chunks // self.num_buffers), self.num_buffers)
 
+    def span_bytes(
+        self, workload: Workload, chunk: npt.NDArray[np.integer], spans: npt.NDArray[np.integer]
+    ) -> npt.NDArray[np.float64]:
+        """Bytes of messages of so many chunks from each of these on, as blocks count them."""
+        each = self.chunk_bytes(workload)
+        ends = np.concatenate([[0], np.cumsum(each if self.places is None else each[self.places])])
+        return (ends[chunk + spans] - ends[chunk]).astype(np.float64)
+
     @property
     def num_rows(self) -> int:
         """How many transfers there are, without building them."""
+        return sum(len(block.rows) * block.repeat * block.span for block in self.blocks)
+
+    @property
+    def num_messages(self) -> int:
+        """How many messages they travel in."""
         return sum(len(block.rows) * block.repeat for block in self.blocks)
 
     def rows(self) -> Rows:
         """All transfers, ordered by step (rows of one step keep the author's order)."""
         return self._rows
+
+    def messages(self) -> tuple[Rows, Column]:
+        """All messages in the order of `rows()`, as blocks count their chunks, and how many chunks each carries."""
+        return self._messages
 
     def derived(self, key: Hashable, compute: Callable[[], Derived]) -> Derived:
         """What `compute` derives from this schedule, computed once per key and kept with it."""
@@ -131,14 +153,26 @@ class Schedule:
         return {}
 
     @cached_property
-    def _rows(self) -> Rows:
+    def _messages(self) -> tuple[Rows, Column]:
         parts = [self.unroll(block, np.arange(block.repeat, dtype=np.int32)) for block in self.blocks]
         if not parts:
-            return Rows.of(())
+            return Rows.of(()), np.zeros(0, dtype=np.int32)
         joined = Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
+        spans = np.repeat([block.span for block in self.blocks], [len(part) for part in parts]).astype(np.int32)
         if np.all(joined.step[1:] >= joined.step[:-1]):
-            return joined
-        return joined.take(np.argsort(joined.step, kind="stable"))
+            return joined, spans
+        order = np.argsort(joined.step, kind="stable")
+        return joined.take(order), spans[order]
+
+    @cached_property
+    def _rows(self) -> Rows:
+        rows, spans = self._messages
+        if (spans > 1).any():
+            first = np.cumsum(spans, dtype=np.int64) - spans
+            rows = rows.take(np.repeat(np.arange(len(rows)), spans))
+            within = np.arange(len(rows)) - np.repeat(first, spans)
+            rows = replace(rows, chunk=(rows.chunk + within).astype(np.int32))
+        return rows if self.places is None else replace(rows, chunk=self.places[rows.chunk])
 
     def describe(self, row: int) -> str:
         """A row of `rows()` in words, for errors."""
@@ -146,7 +180,7 @@ class Schedule:
         return f"step {rows.step[row]} {rows.src[row]}->{rows.dst[row]} chunk {rows.chunk[row]}"
 
     def unroll(self, block: Block, periods: Column) -> Rows:
-        """The rows of the given repetitions of a block, one after the other."""
+        """The rows of the given repetitions of a block, one after the other, with chunks as the block counts them."""
         turn = np.repeat(periods, len(block.rows))
         rows = {name: np.tile(getattr(block.rows, name), len(periods)) for name in COLUMNS}
         rows["step"] = rows["step"] + turn * np.int32(block.step_shift)
@@ -154,12 +188,18 @@ class Schedule:
             for end in ("src", "dst"):
                 moved = (rows[end] + turn.astype(np.int64) * block.rank_shift) % self.num_ranks
                 rows[end] = np.where(rows[end] < self.num_ranks, moved, rows[end]).astype(np.int32)
-        if block.chunk_shift:
-            moved = (rows["chunk"] + turn.astype(np.int64) * block.chunk_shift) % self.num_chunks
-            rows["chunk"] = moved.astype(np.int32)
-        if self.places is not None:
-            rows["chunk"] = self.places[rows["chunk"]]
+        rows["chunk"] = self.moved(block, rows["chunk"], turn).astype(np.int32)
         return Rows(**rows)
+
+    def moved(self, block: Block, chunk: npt.NDArray[np.integer], turn: npt.NDArray[np.integer]) -> Chunks:
+        """What chunks of a block become in these repetitions of it."""
+        if not block.chunk_shift:
+            return chunk.astype(np.int64)
+        shift = turn.astype(np.int64) * block.chunk_shift
+        if not block.chunk_wrap:
+            return (chunk + shift) % self.num_chunks
+        within = chunk % block.chunk_wrap
+        return chunk - within + (within + shift) % block.chunk_wrap
 
     def check(self) -> None:
         """Raise ScheduleError where a row is malformed or a slot takes a COPY beside anything else in one step."""

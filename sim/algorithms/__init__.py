@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sim.algorithms.direct import direct
+from sim.algorithms.halving_doubling import halving_doubling
+from sim.algorithms.hierarchical import hierarchical
 from sim.algorithms.parameter_server import parameter_server
 from sim.algorithms.ring import ring
 from sim.algorithms.tree import tree
@@ -39,6 +41,8 @@ ALGORITHMS: dict[str, Algorithm] = {
         ),
         Algorithm("tree", tree, pipelined=("all_reduce",)),
         Algorithm("parameter-server", parameter_server, pipelined=("all_reduce",)),
+        Algorithm("halving-doubling", halving_doubling),
+        Algorithm("hierarchical", hierarchical),
         Algorithm("direct", direct, ("all_to_all",)),
     )
 }

@@ -57,26 +57,35 @@ def groups_of(rows: Rows, num_agents: int, num_chunks: int) -> Groups:
         raise ScheduleError(
             f"{num_agents} agents, {num_chunks} chunks and {moment // 2} steps are too many to tell apart"
         )
-    key = np.concatenate([rows.src, rows.dst]).astype(np.int64)
-    key *= num_chunks
-    key += np.concatenate([rows.chunk, rows.chunk])
-    key *= moment
-    key[:num_rows] += 2 * rows.step
-    key[num_rows:] += 2 * rows.step + 1
+    slot = np.concatenate([rows.src, rows.dst]).astype(np.int64)
+    slot *= num_chunks
+    slot += np.concatenate([rows.chunk, rows.chunk])
+    return grouped(slot, np.concatenate([rows.step, rows.step]), num_rows)
+
+
+def grouped(slot: npt.NDArray[np.int64], step: Index, num_reads: int) -> Groups:
+    """The groups of accesses to these slots at these steps, of which the first `num_reads` read and the others write.
+
+    `read` and `write` of the result are by access; its members count reads and writes each from 0.
+    """
+    num_accesses = len(slot)
+    moment = np.int64(2) * (int(step.max()) + 1)
+    key = slot * moment + 2 * step
+    key[num_reads:] += 1
     order = np.argsort(key).astype(np.int32)
     key = key[order]
-    is_write = order >= num_rows
+    is_write = order >= num_reads
     new_slot = _changes(key // moment)
     begins = new_slot | _changes(is_write) | (is_write & _changes(key))
     group = np.cumsum(begins, dtype=np.int32) - 1
     first = np.flatnonzero(begins)
-    of_access = np.empty(2 * num_rows, dtype=np.int32)
+    of_access = np.empty(num_accesses, dtype=np.int32)
     of_access[order] = group
     return Groups(
-        read=of_access[:num_rows],
-        write=of_access[num_rows:],
-        members=np.where(is_write, order - num_rows, order).astype(np.int32),
-        first=np.append(first, 2 * num_rows).astype(np.int32),
+        read=of_access[:num_reads],
+        write=of_access[num_reads:],
+        members=np.where(is_write, order - num_reads, order).astype(np.int32),
+        first=np.append(first, num_accesses).astype(np.int32),
         follows=~new_slot[first],
         writes=is_write[first],
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -47,9 +48,9 @@ def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans:
     try:
         blocks = periods(schedule)
     except IrregularError:
-        return simulate_rows(schedule, network, workload)
+        blocks = ()
     if not blocks:
-        return simulate_rows(schedule, network, workload)
+        return simulate_rows(schedule, network, workload, spans=False)
     classes = schedule.derived(("classes", network), lambda: fold(blocks, network))
     blocks = with_bytes(blocks, workload.num_elements, schedule)
     return simulate_classes(blocks, classes, schedule, network, workload)[0]
@@ -66,13 +67,16 @@ def simulate_classes(
     return Run(state.now_s, by_link[0], by_link[1], {**state.work, "rows": schedule.num_rows}), state.landed_s
 
 
-def simulate_rows(schedule: Schedule, network: Network, workload: Workload) -> Run:
-    """The same row by row, whatever symmetry there is, with the times of each row."""
+def simulate_rows(schedule: Schedule, network: Network, workload: Workload, *, spans: bool = True) -> Run:
+    """The same row by row, whatever symmetry there is; with `spans` it keeps the times of each row."""
     tasks = unfolded(schedule, network, workload)
     state = _run(tasks, schedule, network)
-    _, per_message = schedule.messages()
-    spans = Spans(*(np.repeat(times, per_message) for times in (state.start_s, state.sent_s, state.landed_s)))
-    return Run(state.now_s, _carried(tasks), state.link_busy_s, state.work, spans)
+    run = Run(state.now_s, _carried(tasks), state.link_busy_s, {**state.work, "rows": schedule.num_rows})
+    if not spans:
+        return run
+    _, each = schedule.messages()
+    kept = Spans(*(np.repeat(times, each) for times in (state.start_s, state.sent_s, state.landed_s)))
+    return replace(run, spans=kept)
 
 
 def _run(tasks: Tasks, schedule: Schedule, network: Network) -> _State:

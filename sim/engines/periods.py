@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from sim.engines.dependencies import groups_of
 from sim.engines.indexing import Ints, distinct, offsets, ragged
+from sim.engines.messages import Waiting, latest, waiting
 from sim.schedule import COLUMNS, Block, Rows, Schedule
 from topo.errors import ScheduleError
 
@@ -85,7 +86,18 @@ class Period:
 
 def periods(schedule: Schedule) -> tuple[Period, ...]:
     """The schedule's blocks as periods; IrregularError where a block does not repeat regularly."""
-    return schedule.derived("periods", lambda: _periods(schedule))
+    found = schedule.derived("periods", lambda: _periods_or_why(schedule))
+    if isinstance(found, str):
+        raise IrregularError(found)
+    return found
+
+
+def _periods_or_why(schedule: Schedule) -> tuple[Period, ...] | str:
+    """The periods, or why there are none."""
+    try:
+        return _periods(schedule)
+    except IrregularError as error:
+        return str(error)
 
 
 def _periods(schedule: Schedule) -> tuple[Period, ...]:
@@ -108,10 +120,10 @@ def with_bytes(blocks: Sequence[Period], num_elements: int, schedule: Schedule) 
 def _periods_with_bytes(block: Block, num_elements: int, schedule: Schedule) -> int:
     """How many periods carry any element, where there are more chunks than elements."""
     chunks, _ = distinct(block.rows.chunk.astype(np.int64))
-    if len(chunks) == schedule.num_chunks or not block.chunk_shift:
+    if len(chunks) * block.span == schedule.num_chunks or not block.chunk_shift:
         return block.repeat
     turn = np.arange(block.repeat, dtype=np.int64)[:, None]
-    moved = (chunks[None, :] + turn * block.chunk_shift) % schedule.num_chunks
+    moved = schedule.moved(block, chunks[None, :], turn)
     placed = moved if schedule.places is None else schedule.places[moved]
     return int((placed < num_elements).any(axis=1).sum())
 
@@ -121,21 +133,71 @@ class _Sample:
 
     def __init__(self, schedule: Schedule, blocks: list[Block]) -> None:
         parts = [
-            (index, period, schedule.unroll(block, np.array([period], dtype=np.int32)))
+            (index, period, schedule.unroll(block, np.array([period], dtype=np.int32)), block.span)
             for index, block in enumerate(blocks)
             for period in sorted({0, 1, block.repeat - 2, block.repeat - 1} & set(range(block.repeat)))
         ]
-        lengths = [len(rows) for _, _, rows in parts]
-        rows = Rows(*(np.concatenate([getattr(part, name) for _, _, part in parts]) for name in COLUMNS))
-        found = groups_of(rows, schedule.num_agents, schedule.num_chunks)
+        in_messages = any(block.span > 1 for block in blocks)
+        num_shown = sum(len(rows) for _, _, rows, _ in parts)
+        if in_messages:
+            parts += [
+                (index, block.repeat - 3, rows, span)
+                for index, block in enumerate(blocks)
+                for rows, span in _between(schedule, block)
+            ]
+        lengths = [len(rows) for _, _, rows, _ in parts]
+        rows = Rows(*(np.concatenate([getattr(part, name) for _, _, part, _ in parts]) for name in COLUMNS))
         self.offset = offsets([len(block.rows) for block in blocks]).tolist()
-        self.block = np.repeat([block for block, _, _ in parts], lengths)
-        self.period = np.repeat([period for _, period, _ in parts], lengths)
-        self.row = np.concatenate([self.offset[block] + np.arange(len(part)) for block, _, part in parts])
+        self.block = np.repeat([block for block, _, _, _ in parts], lengths)
+        self.period = np.repeat([period for _, period, _, _ in parts], lengths)
+        self.row = np.concatenate([self.offset[block] + np.arange(len(part)) for block, _, part, _ in parts])
+        if in_messages:
+            spans = np.concatenate([np.broadcast_to(span, len(part)) for _, _, part, span in parts])
+            found = waiting(rows, spans, schedule.num_chunks)
+            self._wait_by_message(rows, [side.keep(side.waiter < num_shown) for side in found])
+            return
+        found = groups_of(rows, schedule.num_agents, schedule.num_chunks)
         self.members, self.first, self.writes = found.members.astype(np.int64), found.first, found.writes
         self.before_start, self.before_land = (
             np.where(found.follows[group], group.astype(np.int64) - 1, NOTHING) for group in (found.read, found.write)
         )
+
+    def _wait_by_message(self, rows: Rows, found: Sequence[Waiting]) -> None:
+        """Two groups for every row: the latest that it waits for before it starts, and before it lands."""
+        members, counts, writes = [], [], []
+        for side in (latest(side, rows) for side in found):
+            if side is None:
+                raise IrregularError("a message gathers chunks that came by several ways")
+            sizes = np.bincount(side.waiter, minlength=len(rows))
+            num_sent = np.bincount(side.waiter, weights=side.sent, minlength=len(rows))
+            if ((num_sent > 0) & (num_sent < sizes)).any():
+                raise IrregularError("a message waits for others to be sent and for others to land")
+            members.append(side.feeder[np.argsort(side.waiter, kind="stable")])
+            counts.append(sizes)
+            writes.append(num_sent == 0)
+        wanted = np.where(np.concatenate(counts) > 0, np.arange(2 * len(rows)), NOTHING)
+        self.members = np.concatenate([*members, np.zeros(1, dtype=np.int64)])
+        self.first, self.writes = offsets(np.concatenate(counts)), np.concatenate(writes)
+        self.before_start, self.before_land = wanted[: len(rows)], wanted[len(rows) :]
+
+
+def _between(schedule: Schedule, block: Block) -> list[tuple[Rows, Ints]]:
+    """The periods of a block that no sample shows, as if all chunks of a row were one message, and their spans.
+
+    A message that reads what many periods wrote then finds all of it. Only rows that go from chunk to chunk beside it
+    have such a message: of two parts where it runs over the end of its range.
+    """
+    count = block.repeat - 4
+    if count < 1 or abs(block.chunk_shift) != block.span:
+        return []
+    first, last = (schedule.unroll(block, np.array([turn], dtype=np.int32)) for turn in (2, block.repeat - 3))
+    start = (first if block.chunk_shift > 0 else last).chunk
+    within = start % (block.chunk_wrap or schedule.num_chunks)
+    length = np.minimum(count * block.span, (block.chunk_wrap or schedule.num_chunks) - within).astype(np.int64)
+    return [
+        (replace(last, chunk=start), length),
+        (replace(last, chunk=start - within), count * block.span - length),
+    ]
 
 
 def _period(index: int, block: Block, sample: _Sample) -> Period:

@@ -86,7 +86,8 @@ def unfolded(schedule: Schedule, network: Network, workload: Workload) -> Tasks:
     width, channels = int(rows.dst.max(initial=0)) + 1, int(rows.channel.max(initial=0)) + 1
     _, connection = distinct((rows.src.astype(np.int64) * width + rows.dst) * channels + rows.channel)
     num_bytes = schedule.span_bytes(workload, rows.chunk, spans)
-    gates = _message_gates(schedule) if schedule.num_rows > schedule.num_messages else _row_gates(schedule)
+    in_messages = schedule.num_rows > schedule.num_messages
+    gates = schedule.derived("gates", lambda: (_message_gates if in_messages else _row_gates)(schedule))
     return Tasks(
         num_bytes=num_bytes,
         carried_bytes=num_bytes,

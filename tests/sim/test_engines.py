@@ -53,6 +53,26 @@ def test_a_ring_takes_its_closed_form(num_ranks: int, num_bytes: int, engine_nam
 
 
 @every_engine
+@pytest.mark.parametrize(("num_ranks", "num_bytes"), [(2, 8), (8, MIB), (64, GIB), (256, MIB)])
+def test_halving_and_doubling_takes_its_closed_form(num_ranks: int, num_bytes: int, engine_name: str) -> None:
+    run = ran(star(num_ranks), in_order("halving-doubling", num_ranks), num_bytes, engine_name)
+    share = (num_ranks - 1) / num_ranks
+    assert run.duration_s == pytest.approx(2 * (np.log2(num_ranks) * LATENCY + share * num_bytes / BANDWIDTH), rel=1e-9)
+
+
+@every_engine
+@pytest.mark.parametrize(("num_nodes", "size"), [(2, 2), (4, 8), (16, 4), (5, 3), (7, 1)])
+def test_two_levels_take_their_closed_form(num_nodes: int, size: int, engine_name: str) -> None:
+    """Where every hop costs the same: a ring over each node with all data, and one over the nodes with a part."""
+    num_ranks, num_bytes = num_nodes * size, 4 * 1680 * 1024
+    groups = tuple(tuple(range(node * size, (node + 1) * size)) for node in range(num_nodes))
+    run = ran(star(num_ranks), replace(in_order("hierarchical", num_ranks), groups=groups), num_bytes, engine_name)
+    inside = (size - 1) * (LATENCY + num_bytes / size / BANDWIDTH)
+    between = (num_nodes - 1) * (LATENCY + num_bytes / num_ranks / BANDWIDTH)
+    assert run.duration_s == pytest.approx(2 * (inside + between), rel=1e-6)
+
+
+@every_engine
 @pytest.mark.parametrize("collective", ["reduce_scatter", "all_gather"])
 @pytest.mark.parametrize(("num_ranks", "num_bytes"), [(2, MIB), (8, GIB), (129, 129 * MIB)])
 def test_half_a_ring_takes_half_its_time(collective: str, num_ranks: int, num_bytes: int, engine_name: str) -> None:
