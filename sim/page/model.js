@@ -80,12 +80,13 @@ class Run {
   }
 }
 
-// The times at which something of any run lands, for stepping; those closer than a thousandth of the whole are one.
-function keyTimes(runs, whole) {
+// The times at which something of any run lands, for stepping; those that no eye tells apart in any run are one.
+function keyTimes(runs) {
+  const near = Math.min(...runs.map((run) => run.duration_us)) * 1e-4;
   const all = runs.flatMap((run) => run.rows.landed.concat(run.duration_us)).sort((a, b) => a - b);
   const found = [];
   for (const time of all) {
-    if (!found.length || time - found[found.length - 1] > whole * 1e-4) found.push(time);
+    if (!found.length || time - found[found.length - 1] > near) found.push(time);
     else found[found.length - 1] = time;
   }
   return found;

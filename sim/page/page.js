@@ -2,6 +2,7 @@
 // The clock that all runs share, and its controls.
 
 const SECONDS_AT_SPEED_1 = 24;
+const SECONDS_OF_SHORTEST = 3;
 
 class Panel {
   constructor(host, raw, whole, seek) {
@@ -31,12 +32,13 @@ class Player {
     this.whole = Math.max(...raw.filter(Boolean).map((run) => run.duration_us), 1e-9);
     const hosts = [...document.querySelectorAll(".panel[data-run]")];
     this.panels = hosts.map((host) => new Panel(host, raw[host.dataset.run], this.whole, (time) => this.seek(time)));
-    this.times = keyTimes(this.panels.map((panel) => panel.run), this.whole);
+    this.times = keyTimes(this.panels.map((panel) => panel.run));
     const ids = ["play", "back", "forward", "reset", "speed", "time", "clock", "slowdown", "said"];
     this.parts = Object.fromEntries(ids.map((id) => [id, document.getElementById(id)]));
     this.time = 0;
     this.isPlaying = false;
     this.listen();
+    this.chooseSpeed();
     this.changeSpeed();
     this.draw();
   }
@@ -114,6 +116,15 @@ class Player {
     this.time = Math.min(this.whole, Math.max(0, time));
     this.draw();
     if (!this.isPlaying) this.say();
+  }
+
+  // The highest speed, up to 1, at which the shortest run still takes some seconds.
+  chooseSpeed() {
+    const { speed } = this.parts;
+    const shortest = Math.min(...this.panels.map((panel) => panel.run.duration_us)) / this.whole;
+    const slow = (option) => (shortest * SECONDS_AT_SPEED_1) / Number(option.value) >= SECONDS_OF_SHORTEST;
+    const fitting = [...speed.options].filter((option) => Number(option.value) <= 1 && slow(option));
+    speed.value = fitting.length ? fitting[fitting.length - 1].value : speed.options[0].value;
   }
 
   changeSpeed(by = 0) {

@@ -3,10 +3,18 @@
 
 const LABELS = 132;
 const MOST_STRIPS = 16;
+const WIDER_BEYOND = 20;
 
 class Timeline {
   constructor(figure, run, whole, seek) {
-    Object.assign(this, { run, whole });
+    // A run that would be a hairline beside the longest is drawn wider, and says so.
+    const times = whole / Math.max(run.duration_us, 1e-9);
+    const isWider = times > WIDER_BEYOND;
+    Object.assign(this, { run, whole: isWider ? run.duration_us : whole });
+    if (isWider) {
+      const said = ` Drawn ${Math.round(times)} times as wide as the longest run on this page.`;
+      figure.querySelector("figcaption").append(said);
+    }
     this.canvas = figure.querySelector("canvas");
     this.head = element("div");
     this.head.className = "head";
@@ -22,7 +30,7 @@ class Timeline {
     this.sublanes();
     const at = (event) => {
       const box = this.canvas.getBoundingClientRect();
-      seek(((event.clientX - box.left - LABELS) / (box.width - LABELS)) * whole);
+      seek(((event.clientX - box.left - LABELS) / (box.width - LABELS)) * this.whole);
     };
     this.canvas.addEventListener("pointerdown", at);
     this.canvas.addEventListener("pointermove", (event) => event.buttons && at(event));
@@ -127,7 +135,8 @@ class Timeline {
     });
   }
 
-  move(time) {
+  move(at) {
+    const time = Math.min(at, this.whole);
     this.head.style.left = `${this.canvas.offsetLeft + this.x(time)}px`;
     this.head.style.height = `${this.height}px`;
   }
