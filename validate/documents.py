@@ -66,6 +66,8 @@ def from_published(found: document.Published, source: str) -> MeasurementSet:
             software=software,
             environment=environment,
             provenance=found.source,
+            protocol=found.protocol,
+            num_channels=found.num_channels,
         )
         for sample in found.samples
     )

@@ -55,9 +55,9 @@ class Measurement:
     `samples_s` are seconds, one per iteration, each the maximum over the ranks (published tables give one number: a
     mean over iterations). `backend` is gloo, nccl, recorded or nccl-tests; `executor` is `builtin` (the library's own
     collective) or `point-to-point` (a schedule of ours, sent row by row); `algorithm` is the schedule's name, or
-    `builtin` where the library chose by itself, as `choice` then says. `protocol` is one that was asked for. `timing`
-    says which clock: `clock`, `cuda-events` or `cuda-graph`, "" where it is not known. `correct` is None where the
-    result was not checked.
+    `builtin` where the library chose by itself, as `choice` then says. `protocol` and `num_channels` are what was asked
+    for, None where nothing was. `timing` says which clock: `clock`, `cuda-events` or `cuda-graph`, "" where it is not
+    known. `correct` is None where the result was not checked.
     """
 
     workload: Workload
@@ -73,6 +73,7 @@ class Measurement:
     provenance: str = ""
     protocol: str | None = None
     timing: str = ""
+    num_channels: int | None = None
     choice: LibraryChoice | None = None
 
     def __post_init__(self) -> None:

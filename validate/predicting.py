@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sim.algorithms import ALGORITHMS
 from sim.plan import Plan, in_order
 from topo.errors import MeasurementError, NameChoiceError, TopoError
+from validate.as_run import Simulators
 from validate.compare import TOLERANCE, Comparison, compare
 from validate.request import BUILTIN, NCCL_ALGORITHMS, Request, Way
 from validate.words import counted
@@ -126,17 +127,15 @@ def hold_against(
     `algorithm` None predicts what was run, and what the simulator calls `auto` where the library chose by itself.
     MeasurementError where the ranks do not agree, or a collective is one that cannot be simulated.
     """
-    from sim.predict import Simulator
-
-    simulator = Simulator(machine, profile)
-    predictions = [_row(simulator, row, found.name, algorithm) for row in found.measurements]
+    simulators = Simulators(machine, profile)
+    predictions = [_row(simulators, row, found.name, algorithm) for row in found.measurements]
     return compare(predictions, found.measurements, tolerance, min_ratio)
 
 
-def _row(simulator: Simulator, row: Measurement, name: str, algorithm: str | None) -> Prediction:
+def _row(simulators: Simulators, row: Measurement, name: str, algorithm: str | None) -> Prediction:
     from sim.predict import auto_candidates
 
-    machine = simulator.machine
+    machine = simulators.machine
     if row.num_ranks != machine.num_ranks:
         ranks = counted(row.num_ranks, "rank")
         raise MeasurementError(
@@ -146,7 +145,7 @@ def _row(simulator: Simulator, row: Measurement, name: str, algorithm: str | Non
     what = algorithm or ("auto" if row.algorithm == BUILTIN else row.algorithm)
     for candidate in auto_candidates(row.workload.collective) if what == "auto" else (what,):
         _check_runs(candidate, row.workload.collective)
-    return simulator.run(row.workload, what)
+    return simulators.run(row, what)
 
 
 def _check_runs(name: str, collective: str) -> None:

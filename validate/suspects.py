@@ -37,6 +37,7 @@ def _always(value: str) -> bool:
     return bool(value.strip())
 
 
+# What chooses how NCCL runs (validate.as_run) is predicted as it was, and no suspect.
 SETTINGS: Mapping[str, _Cause] = {
     "NCCL_P2P_DISABLE": _Cause(_is_on, "sends what GPUs have for each other through host memory"),
     "NCCL_P2P_LEVEL": _Cause(_always, "decides which GPUs reach each other directly, in place of NCCL's own rule"),
@@ -46,12 +47,6 @@ SETTINGS: Mapping[str, _Cause] = {
     "NCCL_NET": _Cause(lambda value: value.strip().lower() == "socket", "has sockets carry the network's traffic"),
     "NCCL_NET_GDR_LEVEL": _Cause(lambda value: value.strip().upper() in ("0", "LOC"), "keeps NICs from reading GPUs"),
     "NCCL_NET_DISABLE_INTRA": _Cause(_is_on, "keeps GPUs of one node from using a NIC between them"),
-    "NCCL_ALGO": _Cause(_always, "forces an algorithm"),
-    "NCCL_PROTO": _Cause(_always, "forces a protocol"),
-    "NCCL_MAX_NCHANNELS": _Cause(_always, "bounds the channels"),
-    "NCCL_MAX_CTAS": _Cause(_always, "bounds the channels"),
-    "NCCL_NTHREADS": _Cause(_always, "sets the threads of each channel"),
-    "NCCL_BUFFSIZE": _Cause(_always, "sets the buffers of each connection"),
     "NCCL_TOPO_FILE": _Cause(_always, "has NCCL plan for the machine that the file describes"),
 }
 

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS
@@ -66,6 +66,7 @@ shares = st.floats(0.3, 1)
 """Of the longest sample: noise of a factor of three."""
 
 
+@settings(deadline=None)
 @given(
     times,
     st.lists(shares, min_size=1, max_size=4),
@@ -90,6 +91,7 @@ def test_a_comparison_fits_80_columns_with_every_number_whole(
         assert cell in lines[-1]
 
 
+@settings(deadline=None)
 @given(times, st.lists(shares, min_size=2, max_size=4), st.floats(1, 3))
 def test_a_change_fits_80_columns_with_every_number_whole(longest_s: float, shares: list[float], factor: float) -> None:
     samples_s = [longest_s * share for share in shares]
@@ -186,12 +188,13 @@ def session(*comparisons: Comparison | None, samples_s: tuple[float, ...] = (0.9
 
 def test_that_processes_share_the_cores_stands_beside_every_run_on_loopback() -> None:
     noisy = compared(measured(0.5, 1.0, 1.5), 1.3)
-    (sentence,) = sentences.noise(session(noisy, compared(measured(1.0, 1.0), 2.0)))
+    *crowded, sentence = sentences.noise(session(noisy, compared(measured(1.0, 1.0), 2.0)))
+    assert crowded == ([sentences.CROWDED] if sentences.num_cores() < 4 else [])
     assert "4 processes share " in sentence
     assert "± 20% in the median row, ± 40% at worst" in sentence
     assert sentence.endswith("1 of 2 LOW or HIGH rows predicted within their 10th to 90th percentile")
-    assert "LOW or HIGH" not in sentences.noise(session(compared(measured(1.0, 1.0), 1.0)))[0]
-    assert sentences.noise(session(None, samples_s=(1.0,)))[0].endswith("use -n")
+    assert "LOW or HIGH" not in sentences.noise(session(compared(measured(1.0, 1.0), 1.0)))[-1]
+    assert sentences.noise(session(None, samples_s=(1.0,)))[-1].endswith("use -n")
     told = sentences.of_session(session(noisy), "gloo", gates=False)
     assert sum("share" in text for text in told) == 1
     assert not any("share" in text for text in sentences.of_session(session(noisy), "nccl", gates=False))

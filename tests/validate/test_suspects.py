@@ -36,7 +36,7 @@ def row(ratio: float, *settings: tuple[str, str], workload: Workload = LARGE, ba
         (("NCCL_P2P_LEVEL", "SYS"), "in place of NCCL's own rule"),
         (("NCCL_NVLS_ENABLE", "0"), "keeps NVSwitch from reducing"),
         (("NCCL_NET", "Socket"), "sockets"),
-        (("NCCL_MAX_NCHANNELS", "1"), "bounds the channels"),
+        (("NCCL_NET_GDR_LEVEL", "LOC"), "keeps NICs from reading GPUs"),
     ],
 )
 def test_a_setting_that_costs_speed_is_suspected_of_a_low_row(setting: tuple[str, str], words: str) -> None:
@@ -46,7 +46,7 @@ def test_a_setting_that_costs_speed_is_suspected_of_a_low_row(setting: tuple[str
     assert not suspects([row(1.0, setting)])
 
 
-@pytest.mark.parametrize("setting", [("NCCL_P2P_DISABLE", "0"), ("NCCL_NVLS_ENABLE", "1"), ("NCCL_NET", "IB")])
+@pytest.mark.parametrize("setting", [("NCCL_P2P_DISABLE", "0"), ("NCCL_NVLS_ENABLE", "1"), ("NCCL_NET", "IB"), ("NCCL_ALGO", "Ring")])
 def test_a_setting_that_costs_nothing_is_not(setting: tuple[str, str]) -> None:
     assert not suspects([row(0.6, setting)])
 

@@ -1,0 +1,45 @@
+"""What a run fixed on purpose is predicted as it was; what only made it slower is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.workload import Workload
+from topo.load import load_topology
+from validate.as_run import Simulators, fixed_by
+from validate.measurement import Measurement, Setting
+
+LARGE = Workload("all_reduce", 64 << 20)
+
+
+def measured(*settings: tuple[str, str], **more: object) -> Measurement:
+    environment = tuple(Setting(*setting) for setting in settings)
+    return Measurement(LARGE, 8, "nccl-tests", "builtin", "builtin", (1e-3,), environment=environment, **more)
+
+
+@pytest.mark.parametrize(
+    ("found", "fixed"),
+    [
+        (measured(), {}),
+        (measured(("NCCL_ALGO", "Ring"), ("NCCL_P2P_DISABLE", "1"), ("OMP_NUM_THREADS", "4")), {"NCCL_ALGO": "Ring"}),
+        (measured(("NCCL_ALGO", "nonsense")), {}),
+        (measured(protocol="ll"), {"NCCL_PROTO": "ll"}),
+        (measured(num_channels=4), {"NCCL_MIN_NCHANNELS": "4", "NCCL_MAX_NCHANNELS": "4"}),
+    ],
+)
+def test_what_was_fixed_is_told_by_the_run_itself(found: Measurement, fixed: dict[str, str]) -> None:
+    assert dict(fixed_by(found)) == fixed
+
+
+def test_few_channels_are_predicted_to_be_slow() -> None:
+    simulators = Simulators(load_topology("dgx-h100"), None)
+    usual, few = (simulators.run(found, "ring") for found in (measured(), measured(num_channels=1)))
+    assert few.num_channels < usual.num_channels
+    assert few.duration_s > usual.duration_s
+    assert simulators.under(()) is simulators.under(())
+
+
+def test_a_machine_that_nccl_cannot_plan_leaves_it_open() -> None:
+    simulators = Simulators(load_topology("switch:8,bandwidth=100GB/s,latency=1us"), None)
+    forced = measured(("NCCL_PROTO", "LL"))
+    assert simulators.run(forced, "ring") == simulators.run(measured(), "ring")
