@@ -29,9 +29,11 @@ from topo.cli_common import Output, TopologyArgument, note, output_options, topo
     "--engine",
     default="auto",
     show_default=True,
-    help="event (every transfer), steady (for scale), or auto: event while there are few transfers.",
+    help="event (every transfer), steady (for scale), kernels (what NCCL launches), or auto.",
 )
-@click.option("--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, or a JSON file.")
+@click.option(
+    "--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, nccl-fitted, or a JSON file."
+)
 @click.option("--dtype", default="float32", show_default=True, help="Type of the elements.")
 @size_options("1K", "1G", 8)
 @drawing_options
@@ -67,9 +69,10 @@ def simulate(
     machine = topology.load()
     collective = find_collective(collective).name
     workloads = [Workload(collective, num_bytes, dtype) for num_bytes in sizes]
-    names = names_to_run(algorithm, workloads[0].collective)
+    names_to_run(algorithm, workloads[0].collective)
     options = Options(channels, chunks, server, protocol, environment)
     simulator = Simulator(machine, load_profile(profile, machine), options, engine, planner)
+    names = names_to_run(algorithm, workloads[0].collective, simulator.kernels_for(workloads[0]))
     todo = [(workload, name) for workload in workloads for name in names]
     for sentence in notes_before(simulator, algorithm, workloads[0].collective):
         note(sentence)

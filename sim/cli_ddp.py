@@ -99,7 +99,9 @@ def model_options(command: Command) -> Command:
 @planner_options
 @click.option("--server", metavar="LIST", help="Servers of parameter-server: host, or GPUs such as 0,1 (default 0).")
 @click.option("--engine", default="auto", show_default=True, help="event, steady, or auto.")
-@click.option("--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, or a JSON file.")
+@click.option(
+    "--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, nccl-fitted, or a JSON file."
+)
 @plot_option("step and exposed time over the bucket caps")
 @output_options("table", "json", "csv", "md")
 def ddp(topology: TopologyArgument, output: Output, plot: Path | None, **options: Any) -> None:

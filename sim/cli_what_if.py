@@ -27,7 +27,9 @@ CHANGES = "\n".join(("\b", "Changes, several in one with `;` between them:", *_V
 @click.option("--channels", type=int, help="How many channels (default: as the planner says).")
 @click.option("--chunks", type=int, help="Pipeline chunks per tree or server (default: as the planner says).")
 @click.option("--engine", default="auto", show_default=True, help="event, steady or auto.")
-@click.option("--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, or a JSON file.")
+@click.option(
+    "--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, nccl-fitted, or a JSON file."
+)
 @click.option("--dtype", default="float32", show_default=True, help="Type of the elements.")
 @size_options("1M", "1G", 1024)
 @plot_option("busbw and time over nodes, for a change that counts them")

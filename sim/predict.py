@@ -20,7 +20,7 @@ from sim.planners import AUTO, NCCL, PLANNERS, TOPOLOGY, Prepared, prepare
 from sim.planners import planner as find_planner
 from sim.planners.options import P2P_DISABLE, Options
 from sim.prediction import LinkLoad, Prediction, Span
-from sim.profile import load_profile
+from sim.profile import load_profile, nccl_constants
 from topo.errors import ScheduleError, TopologyError
 from topo.topology import Topology
 
@@ -41,6 +41,7 @@ MOST_SCHEDULES = 8
 MOST_LINKS = 4096
 """Links of which a prediction lists each; of more it lists one of each kind."""
 
+ALL_TO_ALL, DIRECT = "all_to_all", "direct"
 AUTO_CANDIDATES = ("ring", "tree")
 """What `auto` chooses from where no planner does: the faster one as simulated."""
 
@@ -105,10 +106,8 @@ class Simulator:
 
         `auto` is the planner's choice, or the faster simulated of AUTO_CANDIDATES where the planner makes none.
         """
-        if not spans and self._clock and PLANNERS[NCCL].plans(algorithm, workload.collective):
-            plan = self.planner.plan(workload, algorithm, runnable=False)
-            if self._clock.times(plan):
-                return self._run_kernels(self._clock, plan, workload)
+        if not spans and self._clock and (plan := self._plan_of_kernels(workload, algorithm)):
+            return self._run_kernels(self._clock, plan, workload)
         if algorithm != AUTO or self.planner_of(AUTO, workload.collective).chooses:
             return self.run_plan(self.plan(workload, algorithm), workload, spans=spans)
         runs = (self.run(workload, name, spans=spans) for name in auto_candidates(workload.collective))
@@ -117,6 +116,13 @@ class Simulator:
     def plan(self, workload: Workload, algorithm: str) -> Plan:
         """What would run."""
         return self.planner_of(algorithm, workload.collective).plan(workload, algorithm)
+
+    def kernels_for(self, workload: Workload) -> tuple[str, ...]:
+        """The algorithms that NCCL has for the workload on this machine and whose kernels can be timed here."""
+        if self._clock is None or workload.collective not in PLANNERS[NCCL].collectives:
+            return ()
+        ways = self._clock.nccl.times_s(workload.collective, workload.num_bytes, dtype=workload.dtype)
+        return tuple(dict.fromkeys(name for name, _ in ways))
 
     @cached_property
     def _clock(self) -> MachineClock | None:
@@ -187,9 +193,22 @@ class Simulator:
             self._networks[key] = network
         return self._networks[key]
 
+    def _plan_of_kernels(self, workload: Workload, algorithm: str) -> Plan | None:
+        """What NCCL launches, None where it has no kernel for that; an all-to-all is its sends and receives."""
+        if PLANNERS[NCCL].plans(algorithm, workload.collective):
+            return self.planner.plan(workload, algorithm, runnable=False)
+        if workload.collective == ALL_TO_ALL and algorithm in (AUTO, DIRECT):
+            return self._by_topology.plan(workload, DIRECT)
+        return None
+
+    @cached_property
+    def _kernel_network(self) -> Network:
+        """Links at the rates that NCCL counts with: what its kernels are held against."""
+        return network_of(self.machine, nccl_constants(self.machine), peer_to_peer=_peer_to_peer(self.options))
+
     def _run_kernels(self, clock: MachineClock, plan: Plan, workload: Workload) -> Prediction:
         """What NCCL's kernels need for a plan, and never less than the busiest link does for its bytes."""
-        network = self.network(())
+        network = self._kernel_network
         carried = link_bytes(plan, workload, network, round(clock.facts.ranks_per_node))
         busy_s = carried / network.bandwidth_bytes_per_s
         timed = clock.time(plan, workload)

@@ -161,7 +161,7 @@ def fitted(machine: Topology | Cluster) -> Profile:
     """The shipped profile, fitted to published runs, as it holds for this machine.
 
     Its `kernels` time what NCCL runs. The rates and latencies beside them are for schedules that NCCL has no kernel
-    for: a step costs what a step of Simple does, and links carry the fitted share of what NCCL counts.
+    for, made of its sends and receives: links carry what an all-to-all gets out of them, a step costs one of Simple.
     """
     from sim.clock.facts import fabric_of, generation_of
     from sim.clock.profile import load_kernels
@@ -175,9 +175,9 @@ def fitted(machine: Topology | Cluster) -> Profile:
         return _hops(kernels.value(f"{protocol}_hop.{generation}"), over_pcie, between)
 
     latency_s = {hop.kind: hop.hop_latency_s for hop in hops("simple", "net_simple")}
-    share = dict.fromkeys(_LIKE_PCIE, kernels.value("link_share.pcie"))
-    share |= {"nvlink": kernels.value(f"link_share.{generation}"), "network": kernels.value(f"net_share.{fabric}")}
-    launch_s = kernels.value(f"launch.{generation}")
+    share = dict.fromkeys(_LIKE_PCIE, kernels.value("p2p_share.pcie"))
+    share |= {"nvlink": kernels.value(f"p2p_share.{generation}"), "network": kernels.value(f"net_share.{fabric}")}
+    launch_s = kernels.value(f"p2p_launch.{generation}")
     return replace(
         base,
         name=kernels.name,

@@ -32,15 +32,22 @@ COLUMNS = (
     Column("limiting link", "limiting_link"),
 )
 INSTEAD_OF = Column("instead of", "instead_of")
+WIRE = "wire_gb_per_s"
+EXPECTED = Column("expected", "expected_busbw_gb_per_s")
+"""Between which busbw four of five measured ones are expected."""
 
 
-def names_to_run(text: str, collective: str) -> tuple[str, ...]:
-    """The algorithms that `--algorithm` names: `auto` as it stands, `all` those that run the collective."""
+def names_to_run(text: str, collective: str, kernels: Sequence[str] = ()) -> tuple[str, ...]:
+    """The algorithms that `--algorithm` names: `auto` as it stands, `all` those that run the collective.
+
+    `kernels` are further ones, of which the machine's library has kernels but this package no schedule.
+    """
     names: tuple[str, ...]
     if text == "auto":
         names = ("auto",)
     elif text == "all":
-        names = tuple(row.name for row in ALGORITHMS.values() if collective in row.collectives)
+        scheduled = (row.name for row in ALGORITHMS.values() if collective in row.collectives)
+        names = tuple(dict.fromkeys((*scheduled, *kernels)))
         if not names:
             raise ScheduleError(
                 f"{collective} cannot be simulated yet: no algorithm runs it, choose another collective"
@@ -80,6 +87,11 @@ def notes_on(simulator: Simulator, predictions: Sequence[Prediction]) -> list[st
             f"NCCL takes {name} for {_from_to(sizes)}, which cannot be simulated yet: the best of the others by NCCL's "
             "own estimate is shown"
         )
+    if any(run.extrapolated for run in predictions):
+        seen = ", ".join(simulator.profile.kernels.seen) if simulator.profile.kernels else ""
+        notes.append(
+            f"EXTRAPOLATED: profile {simulator.profile.name} was fitted to {seen}; this machine or network is none of them"
+        )
     others = sorted({run.protocol for run in predictions} - {"simple"})
     unknown = [name for name in others if not simulator.profile.knows(name)]
     if unknown and simulator.profile != IDEAL:
@@ -94,6 +106,8 @@ def _from_to(sizes: Sequence[str]) -> str:
 def report_table(simulator: Simulator, predictions: Sequence[Prediction]) -> Table:
     """One row per prediction, in the units people read."""
     marked = any(run.instead_of for run in predictions)
+    ranged = any(run.low_s is not None for run in predictions)
+    columns = tuple(EXPECTED if ranged and column.key == WIRE else column for column in COLUMNS)
     rows = tuple(
         (
             run.workload.num_bytes,
@@ -103,7 +117,7 @@ def report_table(simulator: Simulator, predictions: Sequence[Prediction]) -> Tab
             run.duration_s * 1e6,
             _giga(run.algbw_bytes_per_s),
             _giga(run.busbw_bytes_per_s),
-            _giga(run.wire_bytes_per_s),
+            _expected(run) if ranged else _giga(run.wire_bytes_per_s),
             run.limiting.link if run.limiting else None,
             *((run.instead_of,) if marked else ()),
         )
@@ -117,7 +131,7 @@ def report_table(simulator: Simulator, predictions: Sequence[Prediction]) -> Tab
         f"{collective} on {machine.name}, {machine.num_ranks} ranks: simulated, "
         f"profile {profile}, engine {engines}, planner {planners}"
     )
-    return Table((*COLUMNS, *((INSTEAD_OF,) if marked else ())), rows, title)
+    return Table((*columns, *((INSTEAD_OF,) if marked else ())), rows, title)
 
 
 def report_json(simulator: Simulator, predictions: Sequence[Prediction]) -> str:
@@ -147,11 +161,23 @@ def _row(run: Prediction) -> dict[str, Any]:
         "num_channels": run.num_channels,
         "engine": run.engine,
         "time_s": run.duration_s,
+        "low_s": run.low_s,
+        "high_s": run.high_s,
+        "extrapolated": run.extrapolated,
         "algbw_bytes_per_s": run.algbw_bytes_per_s,
         "busbw_bytes_per_s": run.busbw_bytes_per_s,
         "wire_bytes_per_s": run.wire_bytes_per_s,
         "limiting_link": run.limiting.link if run.limiting else None,
     }
+
+
+def _expected(run: Prediction) -> str | None:
+    """The range of the busbw as people write it, in GB/s."""
+    busbw = run.busbw_bytes_per_s
+    if run.low_s is None or run.high_s is None or busbw is None:
+        return None
+    volume = busbw * run.duration_s / 1e9
+    return f"{volume / run.high_s:.3g}-{volume / run.low_s:.3g}"
 
 
 def _giga(bytes_per_s: float | None) -> float | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.clock.facts import NO_NETWORK, Facts, facts_of
-from sim.clock.jobs import KERNELS, Operation, jobs_of, kernel_of
+from sim.clock.jobs import Operation, jobs_of
 from sim.clock.kernels import times_s
 
 if TYPE_CHECKING:
@@ -48,10 +48,6 @@ class MachineClock:
         seen = self.profile.seen
         known = self.facts.fabric in (NO_NETWORK, *seen) and self.facts.generation in seen
         return self.facts.newest or not known
-
-    def times(self, plan: Plan) -> bool:
-        """Whether the clock has a form for what the plan runs."""
-        return plan.num_ranks > 1 and kernel_of(plan.collective, plan.algorithm, plan.protocol) in KERNELS
 
     def time(self, plan: Plan, workload: Workload) -> Timed:
         """How long the plan takes for the workload."""

@@ -19,7 +19,7 @@ IN_RING_STEPS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
 def link_bytes(plan: Plan, workload: Workload, network: Network, ranks_per_node: int) -> Floats:
-    """Bytes on every link of the network; all 0 for plans of other algorithms than rings, trees and NVLS.
+    """Bytes on every link of the network; all 0 for plans of other algorithms than rings, trees, NVLS and all-to-all.
 
     `ranks_per_node` are NCCL's nodes: NVLS reduces in each node's NVSwitch and joins nodes head by head.
     """
@@ -56,6 +56,11 @@ def _hops(plan: Plan, workload: Workload, ranks_per_node: int) -> tuple[Pairs, P
         )
     if plan.algorithm in ("nvls", "nvls-tree"):
         return _columns(_reduced_in_switches(plan.num_ranks, ranks_per_node, workload.num_bytes))
+    if plan.algorithm == "direct":
+        part = workload.num_bytes / plan.num_ranks
+        inside = _neighbours(plan.num_ranks, ranks_per_node, part * (ranks_per_node - 1))
+        away = part * (plan.num_ranks - ranks_per_node)
+        return _columns([*inside, *_next_nodes(plan.num_ranks, ranks_per_node, away)])
     return _columns([])
 
 
@@ -64,11 +69,22 @@ def _reduced_in_switches(num_ranks: int, per_node: int, num_bytes: int) -> list[
 
     Between nodes each of a node's ranks takes its part up and down the tree, 2 (nodes - 1) / nodes times on average.
     """
-    inside = [(rank, rank - rank % per_node + (rank + 1) % per_node, float(num_bytes)) for rank in range(num_ranks)]
     num_nodes = num_ranks // per_node
     part = num_bytes / per_node * 2 * (num_nodes - 1) / num_nodes
-    between = [(rank, (rank + per_node) % num_ranks, part) for rank in range(num_ranks) if num_nodes > 1]
-    return [*(hop for hop in inside if hop[0] != hop[1]), *between]
+    return [*_neighbours(num_ranks, per_node, num_bytes), *_next_nodes(num_ranks, per_node, part)]
+
+
+def _neighbours(num_ranks: int, per_node: int, num_bytes: float) -> list[tuple[int, int, float]]:
+    """Each rank sends to the next one of its node: what it sends to all of them over one hub."""
+    hops = [(rank, rank - rank % per_node + (rank + 1) % per_node, float(num_bytes)) for rank in range(num_ranks)]
+    return [hop for hop in hops if hop[0] != hop[1]]
+
+
+def _next_nodes(num_ranks: int, per_node: int, num_bytes: float) -> list[tuple[int, int, float]]:
+    """Each rank sends to its like in the next node: what it sends to all others over its NIC."""
+    if num_ranks == per_node:
+        return []
+    return [(rank, (rank + per_node) % num_ranks, float(num_bytes)) for rank in range(num_ranks)]
 
 
 def _columns(hops: list[tuple[int, int, float]]) -> tuple[Pairs, Pairs, Floats]:
