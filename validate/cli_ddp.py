@@ -43,13 +43,13 @@ RANKS_BY_DEFAULT = 4
 )
 @click.option("--ranks", type=click.IntRange(2, 1024), help="How many ranks (default: TOPOLOGY's, all GPUs, or 4).")
 @click.option("--gpus", metavar="LIST", help="GPUs of TOPOLOGY that take part, such as 0-3,6.")
-@click.option("--forward", default="100ms", show_default=True, metavar="TIME", help="Forward idles so long.")
-@click.option("--backward", default="400ms", show_default=True, metavar="TIME", help="Backward idles so long in all.")
+@click.option("--forward", metavar="TIME", help="Forward idles so long (default: 100ms, or as the file says).")
+@click.option("--backward", metavar="TIME", help="Backward idles so long in all (default: 400ms, or as the file says).")
 @click.option(
     "--layer-times",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="How --forward and --backward are shared among layers: a layer-times/1 file (default: by operations).",
+    help="Seconds of each layer, a layer-times/1 file; without it totals are shared by operations.",
 )
 @click.option("--compress", type=click.Choice(("fp16", "bf16")), help="Send gradients as this type.")
 @click.option(
@@ -112,7 +112,7 @@ def ddp(context: click.Context, /, output: Output, **options: Any) -> None:
 
 def _request(machine: Topology | Cluster | None, options: dict[str, Any]) -> DdpRequest:
     from sim.ddp.models import load_model
-    from sim.ddp.request import shared_times
+    from sim.ddp.request import replayed_times
     from sim.ddp.study import caps_of
     from validate.backends.gpus import num_gpus
     from validate.ddp import DdpRequest
@@ -125,7 +125,7 @@ def _request(machine: Topology | Cluster | None, options: dict[str, Any]) -> Ddp
         backend=backend,
         num_ranks=options["ranks"] or default,
         model=model,
-        times=shared_times(model, options["layer_times"], options["forward"], options["backward"]),
+        times=replayed_times(model, options["layer_times"], options["forward"], options["backward"]),
         caps=caps_of(options["caps"], options["first_bucket_cap_mb"]),
         compression=options["compress"],
         costs_from=options["costs_from"],

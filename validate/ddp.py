@@ -66,6 +66,8 @@ class DdpRequest:
     def __post_init__(self) -> None:
         if self.num_ranks < 2:
             raise MeasurementError(f"{counted(self.num_ranks, 'rank')}: gradients are averaged over at least 2")
+        if self.backend == "gloo" and self.compression == "bf16":
+            raise MeasurementError("--compress bf16: torch's hook for it runs on nccl alone, use --compress fp16")
         needed = COPIES * self.num_ranks * self.model.num_bytes
         free = free_memory_bytes()
         if self.backend == "gloo" and free is not None and needed > free:

@@ -74,15 +74,25 @@ def layer_times(model: Model, options: Options, compute: Compute, batch: int) ->
         times = read_times(options.layer_times, model)
     else:
         times = by_rate(model, compute, batch)
-    totals = [None if text is None else parse_duration(text) for text in (options.forward, options.backward)]
-    return scaled(times, *totals)
+    return scaled(times, *map(_seconds, (options.forward, options.backward)))
 
 
-def shared_times(model: Model, path: Path | None, forward: str, backward: str) -> tuple[LayerTime, ...]:
-    """These totals, shared among the layers as a file of measured times says, or as their operations are."""
-    shares = by_rate(model, _ANY_RATE, 1) if path is None else read_times(path, model)
-    return scaled(shares, parse_duration(forward), parse_duration(backward))
+def _seconds(text: str | None) -> float | None:
+    return None if text is None else parse_duration(text)
 
+
+def replayed_times(model: Model, path: Path | None, forward: str | None, backward: str | None) -> tuple[LayerTime, ...]:
+    """The times of a file, or REPLAYED shared among layers by their operations; made to fit totals that are given."""
+    if path is None:
+        times = by_rate(model, _ANY_RATE, 1)
+        forward, backward = forward or REPLAYED[0], backward or REPLAYED[1]
+    else:
+        times = read_times(path, model)
+    return scaled(times, *map(_seconds, (forward, backward)))
+
+
+REPLAYED = ("100ms", "400ms")
+"""Forward and backward where nothing is said: long enough for the gradients of a ResNet to travel over loopback."""
 
 _ANY_RATE = Compute(1e12, 1.0, "any GPU", "fp32")
 """Shares of a total are the same at any rate."""

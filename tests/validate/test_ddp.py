@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from sim.ddp.buckets import Caps, buckets_of
 from sim.ddp.model import Layer, Model, Parameter
 from sim.ddp.models import load_model
-from sim.ddp.request import shared_times
+from sim.ddp.request import replayed_times
 from sim.ddp.times import LayerTime
 from topo.cli import main
 from topo.errors import EnvironmentMissing, MeasurementError
@@ -26,7 +26,7 @@ from validate.measurement import Measurement, Setting
 from validate.replay import Replay, replay_of
 
 MODEL = load_model("resnet18")
-TIMES = shared_times(MODEL, None, "100ms", "400ms")
+TIMES = replayed_times(MODEL, None, "100ms", "400ms")
 RATE_BYTES_PER_S = 1e9
 
 
@@ -157,6 +157,16 @@ def test_gradients_of_several_types_are_refused() -> None:
         replay_of(model, (LayerTime("l", 0, 0),), Caps(25))
 
 
+def test_times_of_a_file_stand_unless_totals_are_given(tmp_path: Path) -> None:
+    model = load_model(str(small_model(tmp_path)))
+    path = tmp_path / "times.json"
+    rows = [{"name": name, "forward_s": 0.25, "backward_s": 0.5} for name in "abcd"]
+    path.write_text(json.dumps({"schema": "layer-times/1", "layers": rows}))
+    assert sum(row.backward_s for row in replayed_times(model, path, None, None)) == pytest.approx(2.0)
+    assert sum(row.backward_s for row in replayed_times(model, path, None, "1s")) == pytest.approx(1.0)
+    assert sum(row.forward_s for row in replayed_times(model, None, None, "1s")) == pytest.approx(0.1)
+
+
 def test_a_replay_without_gradients_is_refused() -> None:
     with pytest.raises(MeasurementError, match="needs gradients"):
         Replay((), 0.1, Caps(25))
@@ -175,6 +185,7 @@ def test_jobs_with_a_replay_travel_unchanged() -> None:
     ("changes", "error", "says"),
     [
         ({"num_ranks": 1}, MeasurementError, "at least 2"),
+        ({"compression": "bf16"}, MeasurementError, "use --compress fp16"),
         ({"num_ranks": 1000, "model": load_model("llama-7b")}, MeasurementError, "GiB"),
         ({"backend": "nccl", "num_ranks": 1000}, EnvironmentMissing, "use fewer --ranks"),
     ],
@@ -195,13 +206,11 @@ def small_model(path: Path) -> Path:
     return target
 
 
-@pytest.mark.parametrize("compression", [None, "fp16"])
-def test_two_real_processes(tmp_path: Path, compression: str | None) -> None:
+def test_two_real_processes(tmp_path: Path) -> None:
     """What does not depend on the clock of a busy machine: buckets, results, and that every step took its time."""
     arguments = ["--model", str(small_model(tmp_path)), "--ranks", "2", "--backend", "gloo", "--timeout", "120"]
     arguments += ["--bucket-cap-mb", "0.5,1,25", "--first-bucket-cap-mb", "0.25", "-n", "2", "-w", "0"]
     arguments += ["--forward", "5ms", "--backward", "20ms", "--format", "json"]
-    arguments += ["--compress", compression] if compression else []
     done = CliRunner().invoke(main, ["validate", "ddp", *arguments], prog_name="topo")
     assert done.exit_code == 0, done.output
     document = json.loads(done.stdout)
@@ -210,7 +219,7 @@ def test_two_real_processes(tmp_path: Path, compression: str | None) -> None:
     assert sizes == [[2 * mib, mib, 5 * mib // 16], [2 * mib, mib, 5 * mib // 16], [2 * mib, 21 * mib // 16]]
     for row in document["rows"]:
         assert row["buckets"] == row["measured_buckets"]
-        assert row["correct"] is (None if compression else True)
+        assert row["correct"] is True
         assert min(row["samples_s"]) >= 0.025
         assert row["predicted_s"] >= 0.025
     assert document["alone_s"] >= 0.025

@@ -14,7 +14,13 @@ from torch.nn.parallel import DistributedDataParallel
 from sim.ddp.buckets import MIB, Caps, buckets_of
 from sim.ddp.model import Model, model_of
 from sim.ddp.models import load_model
+from sim.ddp.times import LayerTime
+from sim.workload import Workload
 from tests.validate import torch_models as nets
+from validate.backends.torch_processes import Processes
+from validate.backends.torch_replay import TorchReplay
+from validate.harness import measure
+from validate.replay import replay_of
 
 TOKENS = torch.arange(4)[None]
 CASES: dict[str, tuple[str, Callable[[], Any], Any]] = {
@@ -120,3 +126,18 @@ def test_real_ddp_rebuilds_these_buckets(name: str, cap_mb: int | None) -> None:
     buckets = buckets_of(load_model(description), Caps(cap_mb or 25, first_cap_mb))
     assert names(buckets) == theirs
     assert [bucket.num_bytes for bucket in buckets] == [int(part) for part in told["rebuilt_bucket_sizes"].split(",")]
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.parametrize("compression", [None, "fp16"])
+def test_a_replayed_step_takes_its_time_and_averages(compression: str | None) -> None:
+    model = load_model("gpt2:layers=2,hidden=32,vocab=50,positions=8,context=4")
+    times = tuple(LayerTime(layer.name, 0.0, 0.001) for layer in model.layers)
+    caps = Caps(0.05, 0.01)
+    replay = replay_of(model, times, caps, compression=compression)
+    backend = TorchReplay(Processes.joined("gloo", 1), replay)
+    found = measure(backend, Workload("all_reduce", replay.num_bytes), num_iterations=2, num_warmups=0)
+    assert found.correct is True
+    assert found.min_s >= 0.001 * len(model.layers)
+    told = {row.name: row.value for row in found.software}["ddp_bucket_bytes"]
+    assert told == ",".join(str(bucket.num_bytes) for bucket in buckets_of(model, caps))
