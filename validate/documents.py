@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from sim.collective import collective
-from topo.errors import CaptureError, MeasurementError
+from topo.errors import CaptureError, MeasurementError, NameChoiceError
+from topo.readers.nccl_tests_table import NcclTestsTable
 from validate.inspector import from_inspector
 from validate.measurement import Measurement, Setting
 from validate.measurement_set import Hints, MeasurementSet, workload_of
 from validate.published import document
 from validate.tables import from_nccl_tests
-from validate.words import counted
+from validate.words import counted, listed
 
 __all__ = ["SCHEMA", "Hints", "MeasurementSet", "parse_measurements", "read_measurements"]
 
@@ -40,7 +41,7 @@ def parse_measurements(text: str, source: str, hints: Hints) -> MeasurementSet:
     if nccl_tests_json.sniff(text):
         return from_nccl_tests(nccl_tests_json.read(text, source), hints, place="result")
     if nccl_tests.sniff(text):
-        return from_nccl_tests(nccl_tests.read(text, source), hints, place="line")
+        return from_nccl_tests(_table(text, source, hints), hints, place="line")
     if nccl_inspector.sniff(text):
         return from_inspector(nccl_inspector.read(text, source), hints)
     what = f"a document of schema {schema!r}" if schema else "in no known format"
@@ -49,6 +50,33 @@ def parse_measurements(text: str, source: str, hints: Hints) -> MeasurementSet:
         "what topo validate run writes",
         source=source,
     )
+
+
+def _table(text: str, source: str, hints: Hints) -> NcclTestsTable:
+    """The one table of nccl-tests in the text; of several the one that is of the user's collective."""
+    from topo.readers import nccl_tests
+
+    tables = nccl_tests.read_all(text, source)
+    if len(tables) == 1:
+        return tables[0]
+    stated = [None if table.collective is None else _known(table.collective) for table in tables]
+    wanted = None if hints.collective is None else collective(hints.collective).name
+    fitting = [table for table, name in zip(tables, stated, strict=True) if wanted is not None and name == wanted]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = listed([name or "one that is not named" for name in stated])
+    raise CaptureError(
+        f"holds {len(tables)} tables of nccl-tests ({names}): choose one with --collective, or cut the file",
+        source=source,
+    )
+
+
+def _known(name: str) -> str:
+    """Our name of a collective, or the name itself where we have none."""
+    try:
+        return collective(name).name
+    except NameChoiceError:
+        return name
 
 
 def from_published(found: document.Published, source: str) -> MeasurementSet:

@@ -1,6 +1,6 @@
 """How the GPUs are doing while something is measured on them: clocks, temperature, what slows them, who else is there.
 
-nvidia-smi is asked; what it does not tell is None.
+nvidia-smi is asked, or NVML through nvidia-ml-py where only that is installed; what neither tells is None.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +22,9 @@ QUERY = (
 )
 APPS = "gpu_uuid,pid,used_memory"
 TIMEOUT_S = 10.0
+
+SM_CLOCK, MEMORY_CLOCK = 1, 2
+"""NVML's numbers of clocks."""
 
 SLOWING = {
     0x8: "hardware slowdown",
@@ -61,14 +64,17 @@ def look(moment: Moment) -> tuple[GpuState, ...]:
     """The state of every GPU of this machine; empty where nobody can tell. Processes are listed before a run only."""
     gpus = run_command("gpus", ("nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits"), TIMEOUT_S)
     if gpus.problem:
-        return ()
+        return _of_visible(_by_nvml(moment))
     pids: dict[str, list[int]] = {}
     if moment == "before":
         apps = run_command("apps", ("nvidia-smi", f"--query-compute-apps={APPS}", "--format=csv,noheader"), TIMEOUT_S)
         for uuid, pid, *_ in _rows(apps):
             if pid.isdigit():
                 pids.setdefault(uuid, []).append(int(pid))
-    states = (_state(row, moment, pids) for row in _rows(gpus) if len(row) == QUERY.count(",") + 1)
+    return _of_visible(_state(row, moment, pids) for row in _rows(gpus) if len(row) == QUERY.count(",") + 1)
+
+
+def _of_visible(states: Iterable[GpuState]) -> tuple[GpuState, ...]:
     visible = _visible()
     return tuple(state for state in states if visible is None or state.index in visible)
 
@@ -77,6 +83,52 @@ def _visible() -> frozenset[int] | None:
     """The GPUs that CUDA may use; None for all of them, or where they are named in another way than by number."""
     words = os.environ.get("CUDA_VISIBLE_DEVICES", "").replace(" ", "").split(",")
     return frozenset(map(int, words)) if all(word.isdigit() for word in words) else None
+
+
+def _by_nvml(moment: Moment) -> list[GpuState]:
+    """The same from NVML itself; empty where it is not installed, or has no driver to ask."""
+    try:
+        import pynvml
+    except ImportError:
+        return []
+    nvml: Any = pynvml
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return []
+    try:
+        return [_nvml_state(nvml, index, moment) for index in range(nvml.nvmlDeviceGetCount())]
+    except nvml.NVMLError:
+        return []
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _nvml_state(nvml: Any, index: int, moment: Moment) -> GpuState:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+
+    def ask(name: str, *arguments: Any) -> Any:
+        try:
+            return getattr(nvml, name)(handle, *arguments)
+        except (nvml.NVMLError, AttributeError):
+            return None
+
+    milliwatts, use = ask("nvmlDeviceGetPowerUsage"), ask("nvmlDeviceGetUtilizationRates")
+    processes = ask("nvmlDeviceGetComputeRunningProcesses") if moment == "before" else None
+    name = ask("nvmlDeviceGetName")
+    return GpuState(
+        index=index,
+        moment=moment,
+        name=name.decode(errors="replace") if isinstance(name, bytes) else name,
+        sm_clock_mhz=ask("nvmlDeviceGetClockInfo", SM_CLOCK),
+        memory_clock_mhz=ask("nvmlDeviceGetClockInfo", MEMORY_CLOCK),
+        max_sm_clock_mhz=ask("nvmlDeviceGetMaxClockInfo", SM_CLOCK),
+        temperature_c=ask("nvmlDeviceGetTemperature", 0),
+        power_w=None if milliwatts is None else milliwatts / 1e3,
+        utilization_percent=None if use is None else use.gpu,
+        throttle=ask("nvmlDeviceGetCurrentClocksThrottleReasons"),
+        other_pids=tuple(process.pid for process in processes or ()),
+    )
 
 
 def _rows(found: RawText) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support import corpus_files
+from tests.support import corpus_files, examples
 from topo.errors import CaptureError
 from topo.readers import nccl_tests, nccl_tests_json
 from topo.readers.nccl_tests import NcclTestsTable, read, read_all, sniff
@@ -120,8 +120,8 @@ def test_the_footer_says_whether_the_run_has_failed(footer: str, complaint: str 
 
 
 @pytest.mark.parametrize(
-    "label", ["", "    ", "#  ", "[1,0]<stdout>:", "  [1,0]<stdout>:", " 0: ", "0:", "[0] ", "pod-7  ",
-              "Thu Jul 18 15:41:05 2024<stdout>:", "2024-07-18T15:41:05.123Z "]
+    "label", ["", "    ", "#  ", "\x1b[32m", "\x1b[0m  ", "[1,0]<stdout>:", "  [1,0]<stdout>:", " 0: ", "0:", "[0] ",
+              "pod-7  ", "Thu Jul 18 15:41:05 2024<stdout>:", "2024-07-18T15:41:05.123Z "]
 )  # fmt: skip
 def test_labels_in_front_of_lines_do_not_matter(label: str) -> None:
     text = "\n".join(label + line for line in (TITLES, UNITS, ROW))
@@ -156,6 +156,7 @@ def test_rows_cut_in_pieces_are_put_together(pieces: list[str]) -> None:
             "XXXXX stands where a number belongs",
         ),
         ("1048576 262144 float sum", "without its root"),
+        (ROW.replace("float", "fp4"), "a row of 1048576 bytes of type 'fp4', which is unknown here"),
         ("1048576 262144 float sum -1 N/A 10.49 18.35 0 80.00 13.11 22.94 0", "N/A stands for a time"),
     ],
 )
@@ -226,6 +227,19 @@ def test_several_tables_are_told_apart_and_one_is_asked_for() -> None:
     assert [(found.collective, len(found.rows)) for found in read_all(text)] == [("all_gather", 1), ("broadcast", 2)]
     with pytest.raises(CaptureError, match="holds 2 tables"):
         read(text, "two.txt")
+
+
+@pytest.mark.corpus
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_a_real_table_that_is_cut_off_gives_whole_rows_or_is_refused(path: Path) -> None:
+    text = path.read_text()
+    whole = read(text, path.name).rows
+    for length in range(1, len(text), max(1, len(text) // examples(5)) | 1):
+        try:
+            rows = read(text[:length], path.name).rows
+        except CaptureError:
+            continue
+        assert rows == whole[: len(rows)]
 
 
 @given(st.text(alphabet="0123456789.-# \n[]<>:Xfloatsumhdbyze,N/A_", max_size=300), st.integers(0, 200))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from sim.collective import COLLECTIVES
 from sim.workload import Workload
 from tests.support import NO_CORPUS, corpus_files
 from topo.errors import CaptureError, MeasurementError, NameChoiceError
@@ -36,8 +37,8 @@ def test_every_published_run_is_read_but_for_collectives_unknown_here() -> None:
     num_samples = 0
     for path in PUBLISHED:
         document = json.loads(path.read_text())
-        if document["collective"] == "sendrecv":
-            with pytest.raises(NameChoiceError, match="unknown collective 'sendrecv'"):
+        if document["collective"] not in COLLECTIVES:
+            with pytest.raises(NameChoiceError, match=f"unknown collective '{document['collective']}'"):
                 read_measurements(path)
             continue
         found = read_measurements(path)
@@ -95,3 +96,14 @@ def test_other_texts_are_refused_with_what_is_read(text: str, what: str) -> None
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="nothing"):
         read_measurements(tmp_path / "nothing.txt")
+
+
+def test_of_several_tables_the_collective_chooses_one() -> None:
+    row = "1000000 250000 float sum -1 1000 1.00 1.75 0"
+    head = "#  Rank  7 Group  0 Pid 8 on a device  7 [0x8] X\n"
+    first = f"# Collective test starting: all_reduce_perf\n{head}{TITLES}\n{row}\n"
+    second = f"# Collective test starting: reduce_scatter_perf\n{head}{TITLES}\n{row.replace('1.75', '0.88')}\n"
+    found = parse_measurements(first + second, "run.txt", Hints("reduce_scatter"))
+    assert [row.workload.collective for row in found.measurements] == ["reduce_scatter"]
+    with pytest.raises(CaptureError, match=r"holds 2 tables of nccl-tests \(all_reduce, reduce_scatter\): choose one"):
+        parse_measurements(first + second, "run.txt", Hints())

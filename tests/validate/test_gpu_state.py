@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -71,6 +74,52 @@ def test_odd_output_tells_nothing(nvidia_smi: Path, text: str) -> None:
 
 
 def test_without_the_command_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert look("before") == ()
     assert gpu_state.findings(look("after")) == ()
+
+
+class Nvml(ModuleType):
+    """The functions of nvidia-ml-py that are asked, on one GPU that is hot and refuses to tell its power."""
+
+    class NVMLError(Exception):
+        pass
+
+    def nvmlInit(self) -> None:  # noqa: N802
+        self.calls = ["init"]
+
+    def nvmlShutdown(self) -> None:  # noqa: N802
+        self.calls.append("shutdown")
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        answers = {
+            "nvmlDeviceGetCount": 1,
+            "nvmlDeviceGetHandleByIndex": "handle",
+            "nvmlDeviceGetName": b"NVIDIA H100",
+            "nvmlDeviceGetClockInfo": 1200,
+            "nvmlDeviceGetMaxClockInfo": 1980,
+            "nvmlDeviceGetTemperature": 88,
+            "nvmlDeviceGetCurrentClocksThrottleReasons": 0x40,
+            "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=99),
+            "nvmlDeviceGetComputeRunningProcesses": [SimpleNamespace(pid=4242)],
+        }
+        if name == "nvmlDeviceGetPowerUsage":
+            return self._refuse
+        if name not in answers:
+            raise AttributeError(name)
+        return lambda *_: answers[name]
+
+    def _refuse(self, *_: object) -> None:
+        raise self.NVMLError
+
+
+def test_nvml_tells_the_same_where_only_that_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = Nvml("pynvml")
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    (state,) = look("before")
+    assert (state.name, state.sm_clock_mhz, state.temperature_c, state.power_w) == ("NVIDIA H100", 1200, 88, None)
+    assert (state.slowed_by, state.other_pids) == (("hardware thermal slowdown",), (4242,))
+    assert nvml.calls == ["init", "shutdown"]

@@ -39,6 +39,8 @@ _NUMBER = r"\d{1,3}(?:[_,]\d{3})+|\d+"
 _ROW = re.compile(rf"(?<![\w.,])({_NUMBER})\s+({_NUMBER})\s+({'|'.join(DTYPES)})(?=\s)(.*)")
 _TITLES = re.compile(r"(?<!\S)(size|bytes)\s+(count|N)\s+type\s.*(?<!\S)(?:cpu)?time\s+algbw\s+busbw\b")
 _LABEL = re.compile(r"\[\d+(?:,\d+)?\](?:<\w+>:?)?|\w{3} \w{3} +\d+ [\d:]{8} \d{4}<\w+>:|<std(?:out|err)>:")
+_COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_UNKNOWN_ROW = re.compile(rf"(?<![\w.,])({_NUMBER})\s+(?:{_NUMBER})\s+([A-Za-z]\w*)(?=\s)(.*)")
 _FIGURE = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|N/A")
 _RANK = re.compile(r"#\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?(?:Pid\s+\d+\s+)?on\s")
 _ITERATIONS = re.compile(r"warmup iters:\s*(\d+)\s+iters:\s*(\d+)")
@@ -87,7 +89,7 @@ def read_all(text: str, source: str = "") -> tuple[NcclTestsTable, ...]:
 
 def _plain(line: str) -> str:
     """The line without the labels that mpirun and its like put in front, and into the middle, of it."""
-    return _LABEL.sub(" ", line)
+    return _LABEL.sub(" ", _COLOUR.sub("", line))
 
 
 @dataclass(slots=True)
@@ -156,12 +158,19 @@ class _Draft:
             self._begin(found, line)
         elif self.pending is not None and _is_figures(plain):
             self.pending.figures += plain.split()
+        elif self.columns and (strange := _UNKNOWN_ROW.search(plain)) and self._has_figures(strange[3]):
+            raise self._refused(f"a row of {strange[1]} bytes of type {strange[2]!r}, which is unknown here", line)
         elif not self.has_rows:
             self._around(plain)
         elif found := _OUT_OF_BOUNDS.search(plain):
             self.footer = Footer(line, int(found[1]), found[2] == "FAILED")
         if self.pending is not None and self.columns and len(self.pending.figures) >= self.columns.num_figures:
             self._complete()
+
+    def _has_figures(self, text: str) -> bool:
+        """Whether there are as many figures in it as in a row."""
+        found = sum(bool(_FIGURE.fullmatch(word)) for word in text.split())
+        return self.columns is not None and found >= self.columns.num_figures
 
     def table(self) -> NcclTestsTable:
         """What was read, checked; CaptureError where that is nothing."""
