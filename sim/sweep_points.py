@@ -1,0 +1,155 @@
+"""Points of a sweep, priced: one JSON line each, whoever prices them and however many beside."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sim.sweep_spec import SHARING
+from topo.errors import TopoError
+
+if TYPE_CHECKING:
+    from sim.predict import Simulator
+    from sim.sweep_spec import Spec, Value
+
+SCHEMA = "sweep/1"
+
+RESULTS = (
+    "num_ranks",
+    "ran_algorithm",
+    "ran_protocol",
+    "num_channels",
+    "ran_engine",
+    "ran_profile",
+    "instead_of",
+    "time_s",
+    "time_low_s",
+    "time_high_s",
+    "extrapolated",
+    "algbw_bytes_per_s",
+    "busbw_bytes_per_s",
+    "wire_bytes_per_s",
+    "limiting_link",
+    "error",
+)
+"""What a line says beside its schema, the sweep's id, the point's number and its values; null: nothing is known."""
+
+Point = Mapping[str, "Value"]
+
+
+def price_points(spec: Spec, numbers: Sequence[int]) -> list[bytes]:
+    """The lines of these points, in their order; a point that fails has its error in its line.
+
+    Points that share machine and plans should stand beside each other: what they share is made once.
+    """
+    lines, sweep_id = [], spec.id
+    shared: tuple[object, ...] | None = None
+    simulator: Simulator | TopoError | None = None
+    for number in numbers:
+        point = spec.point(number)
+        key = tuple(point[name] for name in SHARING)
+        if key != shared:
+            shared, simulator = key, _simulator(spec, point)
+        assert simulator is not None
+        lines.append(_line(sweep_id, number, point, _results(simulator, point)))
+    return lines
+
+
+def failed_line(spec: Spec, number: int, problem: str) -> bytes:
+    """The line of a point that nobody could price."""
+    return _line(spec.id, number, spec.point(number), {"error": problem})
+
+
+def _line(sweep_id: str, number: int, point: Point, results: Mapping[str, Any]) -> bytes:
+    import msgspec
+
+    asked = {"num_bytes" if name == "size" else name: value for name, value in point.items()}
+    row = {"schema": SCHEMA, "sweep": sweep_id, "point": number, **asked}
+    return msgspec.json.encode(row | {name: results.get(name) for name in RESULTS}) + b"\n"
+
+
+def _simulator(spec: Spec, point: Point) -> Simulator | TopoError:
+    """What answers for all points that share this one's machine and plans, or why nothing can."""
+    from sim.cases import Case, changed
+    from sim.planners.options import Options
+    from topo.change_verbs import named_changes
+    from topo.load import load_topology
+
+    try:
+        machine = load_topology(
+            str(point["topology"]),
+            nodes=_integer(point["nodes"]) or 1,
+            gpus=_text(point["gpus"]),
+            fabric=_text(point["fabric"]),
+        )
+        pairs = [pair.partition("=") for pair in str(point["env"]).split()]
+        environment = tuple((name, value) for name, _, value in pairs)
+        options = Options(_integer(point["channels"]), None, None, _text(point["protocol"]), environment)
+        case = Case(machine, options)
+        if point["changes"]:
+            case = changed(case, named_changes(str(point["changes"])))
+        starts_s = spread_starts(spec, _integer(point["seed"]), case.machine.num_ranks, case.starts_s())
+        return case.simulator(str(point["profile"]), str(point["engine"]), str(point["planner"]), starts_s)
+    except TopoError as error:
+        return error
+
+
+def spread_starts(spec: Spec, seed: int | None, num_ranks: int, starts_s: Sequence[float] = ()) -> tuple[float, ...]:
+    """The start of each rank: those given, plus what the seed's jitter and late ranks add; the same on any machine."""
+    if seed is None or not num_ranks:
+        return tuple(starts_s)
+    draw = random.Random(seed)
+    spread = [draw.random() * spec.jitter_s for _ in range(num_ranks)] if spec.jitter_s else [0.0] * num_ranks
+    for rank in draw.sample(range(num_ranks), min(spec.late_ranks, num_ranks)):
+        spread[rank] += spec.late_by_s
+    given = starts_s or [0.0] * num_ranks
+    return tuple(own + more for own, more in zip(given, spread, strict=True))
+
+
+def _results(simulator: Simulator | TopoError, point: Point) -> dict[str, Any]:
+    if isinstance(simulator, TopoError):
+        return {"error": str(simulator)}
+    try:
+        return _priced(simulator, point)
+    except TopoError as error:
+        return {"error": str(error)}
+    except MemoryError:
+        return {"error": "this needs more memory than there is: ask for fewer nodes, channels or chunks"}
+    except Exception as error:
+        return {"error": f"unexpected {type(error).__name__}: {error}"}
+
+
+def _priced(simulator: Simulator, point: Point) -> dict[str, Any]:
+    from sim.what_if import bounds_of, is_extrapolated
+    from sim.workload import Workload
+
+    workload = Workload(str(point["collective"]), _integer(point["size"]) or 0)
+    algorithm = str(point["algorithm"])
+    run = simulator.run(workload, algorithm)
+    bounds = bounds_of(run)
+    return {
+        "num_ranks": run.num_ranks,
+        "ran_algorithm": run.algorithm,
+        "ran_protocol": run.protocol,
+        "num_channels": run.num_channels,
+        "ran_engine": run.engine,
+        "ran_profile": run.profile,
+        "instead_of": run.instead_of,
+        "time_s": run.duration_s,
+        "time_low_s": bounds.low_s if bounds else None,
+        "time_high_s": bounds.high_s if bounds else None,
+        "extrapolated": is_extrapolated(simulator, run),
+        "algbw_bytes_per_s": run.algbw_bytes_per_s,
+        "busbw_bytes_per_s": run.busbw_bytes_per_s,
+        "wire_bytes_per_s": run.wire_bytes_per_s,
+        "limiting_link": run.limiting.link if run.limiting else None,
+    }
+
+
+def _integer(value: Value) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _text(value: Value) -> str | None:
+    return value if isinstance(value, str) and value else None

@@ -1,0 +1,104 @@
+"""Who prices the points of a sweep: processes of this machine, or a Dask cluster; one interface for both.
+
+That interface is `concurrent.futures`: `submit`, `wait`, and an exception where a worker was lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+
+from topo.errors import EnvironmentMissing
+
+CONNECT_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Workers that can be had: `open()` is a context with an executor, `count` how many it runs at once.
+
+    `lost` are the exceptions that say that a worker died with the points it had; `gone` those that say that nobody is
+    left to ask, in the words `where`.
+    """
+
+    open: Callable[[], Iterator[Executor]]
+    count: int
+    lost: tuple[type[BaseException], ...]
+    gone: tuple[type[BaseException], ...] = ()
+    where: str = ""
+
+
+def num_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def local_workers(count: int) -> Workers:
+    """So many processes of this machine."""
+    return Workers(lambda: _processes(count), count, (BrokenExecutor,))
+
+
+def _processes(count: int) -> Iterator[Executor]:
+    from multiprocessing import active_children, get_context
+
+    before = set(active_children())
+    executor = ProcessPoolExecutor(count, get_context("spawn"), initializer=_follow_parent)
+    try:
+        yield executor
+    finally:
+        # Whoever is left works on points that nobody waits for any more.
+        executor.shutdown(wait=False, cancel_futures=True)
+        for child in set(active_children()) - before:
+            child.terminate()
+        executor.shutdown(wait=True)
+
+
+def _follow_parent() -> None:
+    """In a worker: leave Ctrl-C to the parent, and end where it ends, however that happens."""
+    import signal
+    import threading
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    from multiprocessing import parent_process
+
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def dask_workers(address: str) -> Workers:
+    """The workers of an existing Dask cluster; EnvironmentMissing where Dask, its scheduler or its workers are not."""
+    try:
+        dask, scheduler = import_module("distributed"), import_module("distributed.scheduler")
+    except ImportError:
+        raise EnvironmentMissing(
+            "--scheduler needs Dask, which is not here: install toposcope[cluster], or leave it out"
+        ) from None
+
+    def opened() -> Iterator[Executor]:
+        with dask.Client(address, timeout=CONNECT_S, set_as_default=False) as client:
+            yield client.get_executor(pure=False)
+
+    try:
+        with dask.Client(address, timeout=CONNECT_S, set_as_default=False) as client:
+            count = sum(client.ncores().values())
+    except (OSError, ValueError) as error:
+        raise EnvironmentMissing(f"--scheduler {address}: no scheduler answers there ({_first_line(error)})") from None
+    if not count:
+        raise EnvironmentMissing(f"--scheduler {address}: it has no workers, start some (dask worker {address})")
+    gone = (CancelledError, OSError)
+    return Workers(opened, count, (scheduler.KilledWorker,), gone, f"the scheduler at {address}")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
