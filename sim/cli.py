@@ -69,10 +69,11 @@ def simulate(
     machine = topology.load()
     collective = find_collective(collective).name
     workloads = [Workload(collective, num_bytes, dtype) for num_bytes in sizes]
-    names_to_run(algorithm, workloads[0].collective)
+    names = names_to_run(algorithm, workloads[0].collective)
     options = Options(channels, chunks, server, protocol, environment)
     simulator = Simulator(machine, load_profile(profile, machine), options, engine, planner)
-    names = names_to_run(algorithm, workloads[0].collective, simulator.kernels_for(workloads[0]))
+    if algorithm == "all":
+        names = simulator.algorithms_for(workloads[0])
     todo = [(workload, name) for workload in workloads for name in names]
     for sentence in notes_before(simulator, algorithm, workloads[0].collective):
         note(sentence)

@@ -21,7 +21,7 @@ from sim.planners import planner as find_planner
 from sim.planners.options import P2P_DISABLE, Options
 from sim.prediction import LinkLoad, Prediction, Span
 from sim.profile import load_profile, nccl_constants
-from topo.errors import ScheduleError, TopologyError
+from topo.errors import ScheduleError, TopoError, TopologyError
 from topo.topology import Topology
 
 if TYPE_CHECKING:
@@ -117,18 +117,27 @@ class Simulator:
         """What would run."""
         return self.planner_of(algorithm, workload.collective).plan(workload, algorithm)
 
-    def kernels_for(self, workload: Workload) -> tuple[str, ...]:
-        """The algorithms that NCCL has for the workload on this machine and whose kernels can be timed here."""
-        if self._clock is None or workload.collective not in PLANNERS[NCCL].collectives:
-            return ()
-        ways = self._clock.nccl.times_s(workload.collective, workload.num_bytes, dtype=workload.dtype)
-        return tuple(dict.fromkeys(name for name, _ in ways))
+    def algorithms_for(self, workload: Workload) -> tuple[str, ...]:
+        """Every algorithm that can run the workload on this machine: by a schedule, or by a kernel that can be timed."""
+        scheduled = (row.name for row in ALGORITHMS.values() if workload.collective in row.collectives)
+        kernels = PLANNERS[NCCL].algorithms if self._clock and workload.collective != ALL_TO_ALL else ()
+        return tuple(name for name in dict.fromkeys((*scheduled, *kernels)) if self._can(workload, name))
+
+    def _can(self, workload: Workload, algorithm: str) -> bool:
+        try:
+            if self._clock and self._plan_of_kernels(workload, algorithm):
+                return True
+            self.plan(workload, algorithm)
+        except TopoError:
+            return False
+        return True
 
     @cached_property
     def _clock(self) -> MachineClock | None:
         """The clock of NCCL's kernels, None where this simulator is to run schedules."""
         nccl = self.planner.nccl
-        wanted = self.engine in ("auto", KERNELS) and self._starts_s is None and self.options.num_chunks is None
+        together = self.machine.num_ranks > 1 and self._starts_s is None and self.options.num_chunks is None
+        wanted = together and self.engine in ("auto", KERNELS)
         if not wanted or nccl is None or self.profile.kernels is None:
             if self.engine == KERNELS:
                 raise ScheduleError(

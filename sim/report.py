@@ -37,17 +37,13 @@ EXPECTED = Column("expected", "expected_busbw_gb_per_s")
 """Between which busbw four of five measured ones are expected."""
 
 
-def names_to_run(text: str, collective: str, kernels: Sequence[str] = ()) -> tuple[str, ...]:
-    """The algorithms that `--algorithm` names: `auto` as it stands, `all` those that run the collective.
-
-    `kernels` are further ones, of which the machine's library has kernels but this package no schedule.
-    """
+def names_to_run(text: str, collective: str) -> tuple[str, ...]:
+    """The algorithms that `--algorithm` names: `auto` as it stands, `all` those that have a schedule of the collective."""
     names: tuple[str, ...]
     if text == "auto":
         names = ("auto",)
     elif text == "all":
-        scheduled = (row.name for row in ALGORITHMS.values() if collective in row.collectives)
-        names = tuple(dict.fromkeys((*scheduled, *kernels)))
+        names = tuple(row.name for row in ALGORITHMS.values() if collective in row.collectives)
         if not names:
             raise ScheduleError(
                 f"{collective} cannot be simulated yet: no algorithm runs it, choose another collective"
@@ -90,7 +86,7 @@ def notes_on(simulator: Simulator, predictions: Sequence[Prediction]) -> list[st
     if any(run.extrapolated for run in predictions):
         seen = ", ".join(simulator.profile.kernels.seen) if simulator.profile.kernels else ""
         notes.append(
-            f"EXTRAPOLATED: profile {simulator.profile.name} was fitted to {seen}; this machine or network is none of them"
+            f"EXTRAPOLATED: {simulator.profile.name} was fitted to {seen}; this machine or network is none of them"
         )
     others = sorted({run.protocol for run in predictions} - {"simple"})
     unknown = [name for name in others if not simulator.profile.knows(name)]

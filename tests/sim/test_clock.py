@@ -125,7 +125,7 @@ def test_jobs_join_and_split() -> None:
     [
         ("dgx-a100", 1, "ampere", "none", 240, None),
         ("dgx-h100", 4, "hopper", "infiniband", 370.8 * 8 / 7, 400),
-        ("alps-gh200x4", 2, "hopper", "slingshot", 370.8 * 4 / 3, 100),
+        ("alps-gh200x4", 2, "hopper", "slingshot", 123.6 * 4 / 3, 100),
         ("aws-p4d-a100", 2, "ampere", "efa-classic", 240, 50),
         ("aws-p5-h100", 2, "hopper", "efa", 370.8 * 8 / 7, 400),
         ("pcie-8gpu", 1, "pcie", "none", 12, None),

@@ -16,14 +16,14 @@ H100 = preset("dgx-h100")
 
 def test_auto_is_ideal_where_there_is_no_hardware_to_look_up() -> None:
     assert load_profile("auto", synthetic("switch:2,bandwidth=1GB/s")) is IDEAL
-    assert load_profile("auto", H100).name == "nccl-constants"
+    assert load_profile("auto", H100).name == "nccl-fitted"
 
 
 @pytest.mark.parametrize(
     ("protocol", "share", "hop_us"), [("ll", 0.5, 0.6), ("ll128", 0.9375, 1.9), ("simple", 1, 3.4)]
 )
 def test_a_protocol_changes_payload_and_latency(protocol: str, share: float, hop_us: float) -> None:
-    whole = load_profile("auto", H100)
+    whole = load_profile("nccl-constants", H100)
     nvlink = whole.under(protocol).transport("nvlink")
     assert nvlink.efficiency == pytest.approx(20.6 / 25 * share)
     assert nvlink.hop_latency_s == pytest.approx(hop_us * 1e-6)
