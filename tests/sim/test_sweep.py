@@ -21,6 +21,7 @@ from sim.sweep_file import SweepFile
 from sim.sweep_points import RESULTS, price_points, spread_starts
 from sim.sweep_spec import Spec, parse_spec
 from sim.sweep_workers import Workers, dask_workers, local_workers
+from tests.support import ROOT
 from topo.errors import CaptureError, EnvironmentMissing, TopoError
 
 STAR = "switch:4,bandwidth=200GB/s,latency=1us"
@@ -247,6 +248,37 @@ def test_nothing_answers_where_no_scheduler_is(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("sim.sweep_workers.CONNECT_S", 0.2)
     with pytest.raises(EnvironmentMissing, match="no scheduler answers there"):
         dask_workers("tcp://127.0.0.1:9")
+
+
+ON_A_CLUSTER = """
+import sys
+from pathlib import Path
+from distributed import LocalCluster
+from sim.sweep import run_sweep
+from sim.sweep_file import SweepFile
+from sim.sweep_spec import read_spec
+from sim.sweep_workers import dask_workers
+
+if __name__ == "__main__":
+    spec = read_spec(Path("grid.toml"))
+    options = dict(n_workers=2, threads_per_worker=1, dashboard_address=None, worker_dashboard_address=None)
+    with LocalCluster(host="127.0.0.1", **options) as cluster:
+        workers = dask_workers(cluster.scheduler_address)
+        run_sweep(spec, SweepFile(Path("grid.jsonl"), spec.id), workers, lambda *_: None)
+    print(workers.count)
+"""
+
+
+def test_two_dask_workers_give_the_same_bytes(expected: bytes, tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(GRID)
+    (tmp_path / "run.py").write_text(ON_A_CLUSTER)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "run.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "2\n"
+    assert (tmp_path / "grid.jsonl").read_bytes() == expected
 
 
 def topo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
