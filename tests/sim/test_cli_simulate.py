@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from sim.algorithms import ALGORITHMS
 from tests.support import ROOT
 from topo.cli import main
 
@@ -21,6 +22,9 @@ ROW_KEYS = {
     "num_channels",
     "engine",
     "time_s",
+    "low_s",
+    "high_s",
+    "extrapolated",
     "algbw_bytes_per_s",
     "busbw_bytes_per_s",
     "wire_bytes_per_s",
@@ -61,8 +65,9 @@ def test_the_server_pays_seven_shares_both_ways() -> None:
 
 def test_all_names_every_algorithm_and_each_says_its_planner() -> None:
     every = rows("dgx-h100", "--algorithm", "all", "--size", "1G")
-    assert [row["algorithm"] for row in every] == ["ring", "tree", "parameter-server"]
-    assert [row["planner"] for row in every] == ["nccl-2.30", "nccl-2.30", "topology"]
+    scheduled = {name for name, row in ALGORITHMS.items() if "all_reduce" in row.collectives}
+    assert {row["algorithm"] for row in every} == scheduled - {"nvls-tree"}, "which joins several nodes"
+    assert [row["planner"] for row in every[:3]] == ["nccl-2.30", "nccl-2.30", "topology"]
 
 
 def test_auto_is_the_choice_of_nccl() -> None:
@@ -76,14 +81,23 @@ def test_auto_is_the_choice_of_nccl() -> None:
 
 
 def test_what_cannot_be_simulated_yet_is_said_and_stood_in_for() -> None:
-    result = topo("dgx-h100", "--size", "64K,1G", "--format", "json")
+    one_each = ("dgx-h100", "--nodes", "8", "--gpus", "0", "--collective", "all_gather", "--size", "1K,64K")
+    result = topo(*one_each, "--engine", "event", "--format", "json")
     small, large = json.loads(result.stdout)["rows"]
     assert (small["algorithm"], small["instead_of"]) == ("ring", None)
-    assert (large["algorithm"], large["protocol"], large["num_channels"]) == ("ring", "simple", 24)
-    assert large["instead_of"] == "nvls"
-    assert 340e9 < large["busbw_bytes_per_s"] < 371e9
-    assert result.stderr.count("NCCL takes nvls for 1 GiB, which cannot be simulated yet") == 1
-    assert "instead of" in topo("dgx-h100", "--size", "64K,1G").stdout
+    assert (large["algorithm"], large["instead_of"]) == ("ring", "pat")
+    assert result.stderr.count("NCCL takes pat for 64 KiB, which cannot be simulated yet") == 1
+    assert "instead of" in topo(*one_each, "--engine", "event").stdout
+
+
+def test_kernels_need_no_schedule_and_give_a_range() -> None:
+    small, large = rows("dgx-h100", "--size", "64K,1G")
+    assert (small["algorithm"], small["engine"]) == ("ring", "kernels")
+    assert (large["algorithm"], large["instead_of"]) == ("nvls", None)
+    assert large["low_s"] < large["time_s"] < large["high_s"]
+    assert not large["extrapolated"]
+    assert "expected" in topo("dgx-h100", "--size", "1G").stdout
+    assert "nvls" in topo("dgx-h100", "--size", "1G", "--algorithm", "all").stdout
 
 
 @pytest.mark.parametrize("machine", [STAR, "examples/dgx-h100-topo-m.txt"])
@@ -96,8 +110,9 @@ def test_what_nccl_cannot_plan_is_the_faster_of_ring_and_tree(machine: str) -> N
 
 
 def test_a_planner_by_name() -> None:
-    (by_topology,) = rows("dgx-h100", "--planner", "topology", "--algorithm", "tree", "--size", "1G")
-    (by_nccl,) = rows("dgx-h100", "--planner", "nccl-2.30", "--algorithm", "tree", "--size", "1G")
+    tree = ("--algorithm", "tree", "--size", "1G", "--engine", "event")
+    (by_topology,) = rows("dgx-h100", *tree, "--planner", "topology")
+    (by_nccl,) = rows("dgx-h100", *tree, "--planner", "nccl-2.30")
     assert by_topology["time_s"] < by_nccl["time_s"], "NCCL's tree is a chain inside a node"
     assert (by_topology["num_channels"], by_nccl["num_channels"]) == (1, 24)
 
@@ -142,8 +157,9 @@ def test_tables_carry_units(form: str, tmp_path: Path) -> None:
     target = tmp_path / "out"
     assert topo("dgx-h100", "--algorithm", "ring", "--size", "1M", "--format", form, "-o", str(target)).exit_code == 0
     text = target.read_text()
+    (row,) = rows("dgx-h100", "--algorithm", "ring", "--size", "1M")
     assert ("time_us" if form == "csv" else "time us") in text
-    assert "73.7" in text
+    assert f"{row['busbw_bytes_per_s'] / 1e9:.6f}"[:4] in text
     assert ("1048576" if form == "csv" else "1 MiB") in text
 
 
@@ -177,7 +193,7 @@ def test_tables_carry_units(form: str, tmp_path: Path) -> None:
         ([STAR, "--env", "NCCL_ALGO=ring"], "--env NCCL_ALGO is for NCCL's planner, which cannot plan this machine"),
         (["pcie-8gpu", "--env", "NCCL_ALGO=nvls"], "NVLS needs an NVSwitch"),
         (["pcie-8gpu", "--algorithm", "nvls"], "NVLS needs an NVSwitch"),
-        (["dgx-h100", "--algorithm", "nvls"], "nvls cannot be simulated yet"),
+        (["dgx-h100", "--algorithm", "nvls-tree"], "nvls-tree joins several nodes"),
         (["dgx-h100", "--server", "host", "--algorithm", "ring", "--size", "1M"], "only parameter-server"),
         (["dgx-h100", "--server", "GPU9", "--algorithm", "parameter-server", "--size", "1M"], "GPU9"),
         (["switch:8,bandwidth=-1GB/s", "--size", "1M"], "-1GB/s"),
