@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "validate-ddp/1"
 COLUMNS = (
-    Column("cap\nMB", "bucket_cap_mb", "g"),
+    Column("cap\nMB", "bucket_cap_mb", ".10g"),
     Column("buckets", "num_buckets"),
     Column("predicted\nms", "predicted_ms", ",.1f"),
     Column("measured\nms", "measured_ms", ",.1f"),

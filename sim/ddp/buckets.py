@@ -83,14 +83,14 @@ def fill(model: Model, parameters: Iterable[Parameter], caps: Caps) -> tuple[Buc
     """Buckets filled in the order given, in the order in which they close; what stays open at the end follows."""
     full: list[Bucket] = []
     open_rows: dict[str, list[Parameter]] = {}
-    num_closed: dict[str, int] = {}
+    open_bytes: dict[str, int] = {}
+    cap_bytes: dict[str, int] = {}
     for row in parameters:
         dtype = model.dtype_of(row)
-        rows = open_rows.setdefault(dtype, [])
-        rows.append(row)
-        cap_bytes = caps.num_bytes if num_closed.get(dtype) else caps.first_num_bytes
-        if sum(map(model.bytes_of, rows)) >= cap_bytes:
-            full.append(Bucket(tuple(rows), dtype))
-            num_closed[dtype] = num_closed.get(dtype, 0) + 1
-            del open_rows[dtype]
+        open_rows.setdefault(dtype, []).append(row)
+        open_bytes[dtype] = open_bytes.get(dtype, 0) + model.bytes_of(row)
+        if open_bytes[dtype] >= cap_bytes.get(dtype, caps.first_num_bytes):
+            full.append(Bucket(tuple(open_rows.pop(dtype)), dtype))
+            open_bytes[dtype] = 0
+            cap_bytes[dtype] = caps.num_bytes
     return (*full, *(Bucket(tuple(rows), dtype) for dtype, rows in open_rows.items()))

@@ -209,7 +209,7 @@ FAMILIES: dict[str, Family] = {
 """Families by name."""
 
 MOST_OF_AN_OPTION = 10**7
-MOST_LAYERS = 10_000
+MOST_LAYERS = 1000
 
 
 def build(name: str, family: str, given: Options) -> Model:

@@ -18,7 +18,7 @@ SCHEMA = "ddp/1"
 COLUMNS = (
     Column("schedule", "schedule"),
     Column("algorithm", "algorithm"),
-    Column("cap\nMB", "bucket_cap_mb", "g"),
+    Column("cap\nMB", "bucket_cap_mb", ".10g"),
     Column("buckets", "num_buckets"),
     Column("step\nms", "step_ms", ",.3f"),
     Column("exposed\nms", "exposed_ms", ",.3f"),
@@ -83,9 +83,10 @@ def _title(study: Study) -> str:
     model = request.model
     passes = f", {request.accumulation} passes" if request.accumulation > 1 else ""
     sent = f", sent as {request.compression}" if request.compression else ""
+    ranks = f"{machine.num_ranks} rank{'' if machine.num_ranks == 1 else 's'}"
     return (
         f"{model.name} ({model.num_elements:,} parameters, {model.num_bytes:,} bytes of gradients{sent}) on "
-        f"{machine.name}, {machine.num_ranks} ranks, batch {request.batch} each{passes}: simulated, "
+        f"{machine.name}, {ranks}, batch {request.batch} each{passes}: simulated, "
         f"profile {study.simulator.profile.name}"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -19,7 +20,9 @@ Cost = Callable[[str, int, str], float]
 COMPRESSIONS: Mapping[str, str] = {"fp16": "float16", "bf16": "bfloat16"}
 """What torch's compression hooks send, by the name of the hook."""
 
-MOST_ACCUMULATED = 10_000
+MOST_TASKS = 2_000_000
+"""Layers times passes up to which a step is laid out: more would ask for gigabytes."""
+
 COPY_IN, COPY_OUT = "copy-in", "copy-out"
 COPY_PASSES = 2
 """Memory is passed twice by a copy: it reads and it writes."""
@@ -46,8 +49,11 @@ class Step:
     def __post_init__(self) -> None:
         if self.compression is not None and self.compression not in COMPRESSIONS:
             raise NameChoiceError("compression", self.compression, COMPRESSIONS)
-        if not 1 <= self.accumulation <= MOST_ACCUMULATED:
-            raise UnitError(f"--accumulate {self.accumulation}: a number from 1 to {MOST_ACCUMULATED} is needed")
+        most = MOST_TASKS // max(1, len(self.model.layers))
+        if not 1 <= self.accumulation <= most:
+            raise UnitError(
+                f"--accumulate {self.accumulation}: a number from 1 to {most} is needed for {self.model.name}"
+            )
 
     @property
     def forward_s(self) -> float:
@@ -108,7 +114,6 @@ class _Tasks:
         step = self.step
         bucket_of = {row.name: number for number, bucket in enumerate(step.buckets) for row in bucket.parameters}
         missing = [len(bucket.parameters) for bucket in step.buckets]
-        last = [-1] * len(step.buckets)
         sent: list[int] = []
         for layer, times in zip(reversed(step.model.layers), reversed(step.times), strict=True):
             done = self.compute("backward", times.backward_s, what=layer.name)
@@ -116,12 +121,9 @@ class _Tasks:
                 done = self._into_bucket(row, done)
                 number = bucket_of[row.name]
                 missing[number] -= 1
-                last[number] = done
                 while len(sent) < len(step.buckets) and not missing[len(sent)]:
                     bucket = len(sent)
-                    what = f"bucket {bucket}"
-                    after = (max(last[: bucket + 1]),)
-                    sent.append(self.send(kind, step.buckets[bucket], after, what, bucket))
+                    sent.append(self.send(kind, step.buckets[bucket], (done,), f"bucket {bucket}", bucket))
         return sent
 
     def _into_bucket(self, row: Parameter, done: int) -> int:
@@ -200,9 +202,9 @@ def fsdp(step: Step) -> list[Task]:
     pairs = zip(step.model.layers, step.times, strict=True)
     segments = [_Segment(unit, tuple(rows)) for unit, rows in groupby(pairs, key=lambda pair: pair[0].unit)]
     units = _units(step.model)
-    wrapped = [segment.unit for segment in segments if segment.unit]
-    for unit in wrapped:
-        if wrapped.count(unit) > 1:
+    wrapped = Counter(segment.unit for segment in segments if segment.unit)
+    for unit, times in wrapped.items():
+        if times > 1:
             raise UnitError(f"model {step.model.name}: other layers run between those of unit {unit}: name units apart")
     for _ in range(step.accumulation):
         _fsdp_pass(tasks, segments, units)

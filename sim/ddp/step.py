@@ -33,8 +33,13 @@ class SimulatedCosts:
         self._known: dict[Workload, Prediction] = {}
 
     def __call__(self, collective: str, num_elements: int, dtype: str) -> float:
-        """Seconds of a collective over so many elements; equal parts are rounded up, as FSDP pads them."""
+        """Seconds of a collective over so many elements; equal parts are rounded up, as FSDP pads them.
+
+        A single rank sends nothing: its buckets are reduced in place.
+        """
         num_ranks = self.simulator.machine.num_ranks
+        if num_ranks == 1:
+            return 0.0
         if collective != "all_reduce":
             num_elements = -(-num_elements // num_ranks) * num_ranks
         workload = Workload(collective, num_elements * ELEMENT_BYTES[dtype], dtype)

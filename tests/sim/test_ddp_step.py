@@ -209,6 +209,16 @@ def test_simulated_costs_ask_once_per_size_and_pad_equal_parts() -> None:
     assert sizes == [("reduce_scatter", 1008 * 4), ("all_reduce", 2**22)]
 
 
+def test_a_single_rank_sends_nothing() -> None:
+    costs = SimulatedCosts(Simulator(load_topology("dgx-h100", gpus="0")))
+    assert costs("all_reduce", 2**20, "float32") == 0
+
+
+def test_a_step_of_absurdly_many_passes_is_refused() -> None:
+    with pytest.raises(UnitError, match="--accumulate 1000000"):
+        a_step(accumulation=1_000_000)
+
+
 def test_buckets_on_a_real_ring_cost_what_the_simulator_says() -> None:
     """ResNet-18 by ring on an ideal switch: 2(n-1)(latency + S/(n*bandwidth)) per bucket, the last one exposed."""
     model = load_model("resnet18")
