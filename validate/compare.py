@@ -29,6 +29,9 @@ BY_NCCL = ("nccl", "nccl-tests", "nccl-inspector")
 LAUNCH_SLACK_S = 25e-6
 """An all-reduce of 8 bytes over 8 A100 takes 17, 21, 34 or 42 us, by who publishes it: their launches differ."""
 
+SLACK_PER_GPU_S = 10e-6
+"""A process launches for one of its GPUs after the other: with 8, an all-to-all of any small size takes 87 us."""
+
 EDGE = 1e-12
 
 LATENCIES = "latencies decide, not a link"
@@ -63,8 +66,9 @@ class Comparison:
     def expected_s(self) -> tuple[float, float]:
         """The fastest and the slowest time that are still OK, in seconds; the slowest may be infinite.
 
-        That is the range that the prediction states for itself and the tolerance beyond it; what starting a kernel
-        costs differs from harness to harness by up to LAUNCH_SLACK_S. A ratio that is asked for allows for neither.
+        That is the range that the prediction states for itself, and the tolerance beyond it. What starting a kernel
+        costs differs from harness to harness by up to LAUNCH_SLACK_S, and more where one process drives many GPUs. A
+        ratio that is asked for allows for none of that.
         """
         predicted_s = self.prediction.duration_s
         fastest_s, slowest_s = _range_of(self.prediction)
@@ -72,7 +76,8 @@ class Comparison:
             return fastest_s / (1 + self.tolerance), predicted_s / self.min_ratio
         slowest_s = slowest_s / (1 - self.tolerance) if self.tolerance < 1 else math.inf
         if self.measurement.backend in BY_NCCL:
-            slowest_s = max(slowest_s, predicted_s + LAUNCH_SLACK_S)
+            slack_s = max(LAUNCH_SLACK_S, SLACK_PER_GPU_S * (self.measurement.gpus_per_process or 1))
+            slowest_s = max(slowest_s, predicted_s + slack_s)
         return fastest_s / (1 + self.tolerance), slowest_s
 
     @property

@@ -96,6 +96,7 @@ def from_published(found: document.Published, source: str) -> MeasurementSet:
             provenance=found.source,
             protocol=found.protocol,
             num_channels=found.num_channels,
+            gpus_per_process=found.software.gpus_per_process,
         )
         for sample in found.samples
     )

@@ -57,7 +57,8 @@ class Measurement:
     collective) or `point-to-point` (a schedule of ours, sent row by row); `algorithm` is the schedule's name, or
     `builtin` where the library chose by itself, as `choice` then says. `protocol` and `num_channels` are what was asked
     for, None where nothing was. `timing` says which clock: `clock`, `cuda-events` or `cuda-graph`, "" where it is not
-    known. `correct` is None where the result was not checked.
+    known. `gpus_per_process` is how many GPUs one process drove, None where nobody says. `correct` is None where the
+    result was not checked.
     """
 
     workload: Workload
@@ -74,6 +75,7 @@ class Measurement:
     protocol: str | None = None
     timing: str = ""
     num_channels: int | None = None
+    gpus_per_process: int | None = None
     choice: LibraryChoice | None = None
 
     def __post_init__(self) -> None:

@@ -73,6 +73,7 @@ def _measurement(table: NcclTestsTable, row: NcclTestsRow, name: str, num_ranks:
         num_warmups=table.num_warmups or 0,
         correct=None if row.out_of_place.wrong is None else True,
         software=(Setting("nccl", _release(table.nccl_version)),) if table.nccl_version else (),
+        gpus_per_process=table.gpus_per_process,
         provenance=f"{where} {row.line}: {samples}, out of place",
     )
 

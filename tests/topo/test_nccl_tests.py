@@ -217,7 +217,7 @@ def test_facts_around_the_table() -> None:
     )
     found = read(text)
     assert (found.collective, found.num_ranks, found.num_warmups, found.num_iterations) == ("all_reduce", 16, 5, 20)
-    assert (found.tests_version, found.nccl_version) == ("2.17.8", "22902")
+    assert (found.tests_version, found.nccl_version, found.gpus_per_process) == ("2.17.8", "22902", 1)
 
 
 def test_several_tables_are_told_apart_and_one_is_asked_for() -> None:

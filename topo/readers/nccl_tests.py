@@ -44,6 +44,7 @@ _UNKNOWN_ROW = re.compile(rf"(?<![\w.,])({_NUMBER})\s+(?:{_NUMBER})\s+([A-Za-z]\
 _FIGURE = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|N/A")
 _RANK = re.compile(r"#\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?(?:Pid\s+\d+\s+)?on\s")
 _ITERATIONS = re.compile(r"warmup iters:\s*(\d+)\s+iters:\s*(\d+)")
+_PER_PROCESS = re.compile(r"nThreads?:?\s+(\d+)\s+nGpus:?\s+(\d+)")
 _STARTING = re.compile(r"Collective test starting:\s*(\w+?)_perf")
 _PROGRAM = re.compile(r"(?<![\w.-])(\w+?)_perf(?:_mpi)?(?![\w.])")
 _VERSION = re.compile(r"nccl-tests version (\S+)")
@@ -189,6 +190,7 @@ class _Draft:
             tests_version=self.facts.get("tests"),
             nccl_version=self.facts.get("nccl"),
             footer=self.footer,
+            gpus_per_process=_whole(self.facts.get("gpus_per_process")),
         )
 
     def _around(self, plain: str) -> None:
@@ -197,6 +199,8 @@ class _Draft:
             self.ranks.setdefault(found[2] or "0", set()).add(int(found[1]))
         if found := _ITERATIONS.search(plain):
             self.facts.update(warmups=found[1], iterations=found[2])
+        if found := _PER_PROCESS.search(plain):
+            self.facts["gpus_per_process"] = str(int(found[1]) * int(found[2]))
         if found := _STARTING.search(plain):
             self.started = found[1]
         if found := _VERSION.search(plain):

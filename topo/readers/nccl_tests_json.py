@@ -115,7 +115,12 @@ def _table(
         tests_version=None if document.get("version") is None else str(document["version"]),
         nccl_version=None if version is None else str(version),
         footer=_footer(document, len(document["results"])),
+        gpus_per_process=_product(config.get("nthreads"), config.get("ngpus")),
     )
+
+
+def _product(threads: object, gpus: object) -> int | None:
+    return threads * gpus if isinstance(threads, int) and isinstance(gpus, int) else None
 
 
 def _footer(document: dict[str, Any], num_results: int) -> Footer | None:

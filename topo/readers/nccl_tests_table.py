@@ -89,6 +89,7 @@ class NcclTestsTable:
     tests_version: str | None = None
     nccl_version: str | None = None
     footer: Footer | None = None
+    gpus_per_process: int | None = None
 
 
 def reason_to_set_aside(num_bytes: int, dtype: str, halves: tuple[NcclTestsHalf, ...]) -> str | None:
