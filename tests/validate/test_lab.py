@@ -94,7 +94,7 @@ def test_a_lab_is_discovered_predicted_and_measured(can_build: bool, spec: Path)
     (fabric,) = document["fabrics"]
     links = {(link["src"], link["dst"]): link["bandwidth_bytes_per_s"] for link in fabric["topology"]["links"]}
     assert links[("s", "t")] == links[("t", "s")] == links[("a", "s")] == 50e6
-    assert 0.5 < fabric["point_to_point"]["goodput_share"] <= 1
+    assert 0.5 < fabric["point_to_point"]["both_ways_share"] <= 1
     assert len(fabric["late_s"]) == 3
     assert document["held_out"][0]["low"] is not None
     assert not [name for name in ours() if name.startswith(own_prefix())]

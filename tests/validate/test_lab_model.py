@@ -27,7 +27,7 @@ from validate.held_out import held_out
 from validate.jobs import Job
 from validate.lab import calibrate, report
 from validate.lab.calibrate import PointToPoint
-from validate.lab.fabric import Fabric, default_fabrics, topology_of, uniform
+from validate.lab.fabric import default_fabrics, topology_of, uniform
 from validate.lab.order import orders
 from validate.lab.session import Lab
 from validate.lab.trial import Request, Trial, builtin_plan
@@ -35,6 +35,7 @@ from validate.measurement import Measurement
 from validate.stage import STAGE_VARIABLE, Place, Stage, stage_of
 
 FACTS = PointToPoint(0.95, 0.95, 3e-4, 1e-3)
+CROWDED = replace(FACTS, both_ways_share=0.7)
 SIZES = (2**20, 2**22)
 
 
@@ -45,17 +46,27 @@ def as_measured(job: Job, topology: Topology, facts: PointToPoint) -> Measuremen
     return Measurement(job.workload, topology.num_ranks, "gloo", "point-to-point", job.algorithm, (time_s,))
 
 
-@pytest.mark.parametrize("fabric", default_fabrics(4, 25e6), ids=lambda fabric: fabric.name)
-def test_facts_are_found_again_from_what_they_cause(fabric: Fabric) -> None:
-    topology = topology_of(fabric)
+@pytest.mark.parametrize("num_hosts", [2, 4, 7])
+@pytest.mark.parametrize("which", range(3))
+def test_facts_are_found_again_from_what_they_cause(which: int, num_hosts: int) -> None:
+    topology = topology_of(default_fabrics(num_hosts, 25e6)[which])
     jobs = calibrate.jobs(topology.num_ranks)
     assert not any(job.check for job in jobs)
     found = {(job.algorithm, job.workload.num_bytes): as_measured(job, topology, FACTS) for job in jobs}
     again = calibrate.fit(found, topology)
-    assert again.goodput_share == pytest.approx(FACTS.goodput_share)
+    assert again.both_ways_share == pytest.approx(FACTS.both_ways_share)
+    assert not again.is_crowded
     assert again.one_way_share == pytest.approx(FACTS.one_way_share)
     assert again.start_s == pytest.approx(FACTS.start_s)
     assert again.in_cast_s == pytest.approx(again.in_cast_expected_s)
+
+
+def test_where_the_processor_limits_one_way_counts_and_it_is_said() -> None:
+    assert CROWDED.is_crowded
+    assert CROWDED.goodput_share == FACTS.one_way_share
+    notes = report.notes(Lab((replace(trial(), facts=CROWDED),)))
+    assert any("the processor limits and not the links: use a lower --rate" in note for note in notes)
+    assert replace(FACTS, both_ways_share=0.93).goodput_share == 0.93
 
 
 @pytest.mark.parametrize("num_ranks", [2, 3, 5])
@@ -137,7 +148,7 @@ def test_a_lab_reports_rows_with_fabric_and_algorithm_and_a_summary_with_interva
     assert row["relative_error"] == pytest.approx(row["predicted_s"] / row["measured_s"] - 1)
     assert document["summary"]["num_rows"] == 1
     assert document["held_out"][0]["low"] <= document["held_out"][0]["high"]
-    assert document["fabrics"][0]["point_to_point"]["goodput_share"] == FACTS.goodput_share
+    assert document["fabrics"][0]["point_to_point"]["both_ways_share"] == FACTS.both_ways_share
     table = report.table(lab, "table")
     assert [column.key for column in table.columns][:3] == ["fabric", "num_bytes", "algorithm"]
     assert all(len(cells) == len(table.columns) for cells in table.rows)

@@ -21,23 +21,36 @@ ONE_WAY, BOTH_WAYS, IN_CAST = "one way", "both ways", "in-cast"
 TINY_BYTES, SMALL_BYTES, LARGE_BYTES = 8, 2**20, 4 * 2**20
 NUM_ITERATIONS = 3
 
+ACKNOWLEDGEMENTS_SHARE = 0.05
+"""At most so much of a direction goes to acknowledging the other: 66 bytes for two frames of 1514 would be 2 %."""
+
 
 @dataclass(frozen=True, slots=True)
 class PointToPoint:
     """What messages get of the limit they pass.
 
-    `goodput_share` is payload over limit while both directions are in use, `one_way_share` while one is. `message_s`
+    `one_way_share` is payload over limit while one direction is in use, `both_ways_share` while both are. `message_s`
     is a message of 8 bytes; `start_s` is what a long message takes beyond its bytes at that rate, below 0 where the
     token bucket gives more than the start costs. `in_cast_s` is what three hosts (or all others) need to send to one,
     `in_cast_expected_s` what they should: nothing is fitted to that, it shows that ports are shared as the model says.
     """
 
-    goodput_share: float
     one_way_share: float
+    both_ways_share: float
     message_s: float
     start_s: float
     in_cast_s: float = 0.0
     in_cast_expected_s: float = 0.0
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether both ways lose more than acknowledgements cost: then the processor limits, and not the links."""
+        return self.both_ways_share < (1 - ACKNOWLEDGEMENTS_SHARE) * self.one_way_share
+
+    @property
+    def goodput_share(self) -> float:
+        """The share that predictions count with: of both directions in use, unless the processor spoils that."""
+        return self.one_way_share if self.is_crowded else self.both_ways_share
 
 
 def jobs(num_ranks: int) -> tuple[Job, ...]:
@@ -69,13 +82,12 @@ def fit(found: Mapping[tuple[str, int], Measurement], topology: Topology) -> Poi
     The rate is that of the bytes between two sizes, so that neither latency nor the free burst enters it. Medians.
     """
     median_s = {key: row.median_s for key, row in found.items()}
-    limits = _limits(topology)
-    pair = min(limits[0], limits[1])
+    pair = _limit_between(topology, 0, 1)
     one_way = _rate(median_s[ONE_WAY, SMALL_BYTES], median_s[ONE_WAY, LARGE_BYTES])
     both_ways = _rate(median_s[BOTH_WAYS, 2 * SMALL_BYTES], median_s[BOTH_WAYS, 2 * LARGE_BYTES])
     facts = PointToPoint(
-        goodput_share=min(both_ways / pair, 1.0),
         one_way_share=min(one_way / pair, 1.0),
+        both_ways_share=min(both_ways / pair, 1.0),
         message_s=median_s[ONE_WAY, TINY_BYTES],
         start_s=median_s[ONE_WAY, SMALL_BYTES] - SMALL_BYTES / one_way,
     )
@@ -103,9 +115,12 @@ def _rate(small_s: float, large_s: float) -> float:
     return (LARGE_BYTES - SMALL_BYTES) / (large_s - small_s)
 
 
-def _limits(topology: Topology) -> tuple[float, ...]:
-    """The limit of each host's port."""
-    return tuple(topology.adjacency[host][0].bandwidth_bytes_per_s for host in topology.gpu_ids)
+def _limit_between(topology: Topology, src: int, dst: int) -> float:
+    """The least limit on the way from rank to rank."""
+    from sim.engines.routes import Router
+
+    route = Router(topology).route(topology.gpu_ids[src], topology.gpu_ids[dst])
+    return min(topology.links[index].bandwidth_bytes_per_s for index in route.links)
 
 
 def profile(found: PointToPoint) -> Profile:

@@ -104,10 +104,15 @@ def _of_trial(trial: Trial) -> list[str]:
         limits = " and ".join(format_rate(rate) for rate in rates)
         found.append(
             f"{trial.fabric}: limits of {limits} discovered; messages alone, no collective was looked at, get "
-            f"{facts.goodput_share:.1%} of a limit both ways ({facts.one_way_share:.1%} one way), one of 8 bytes takes "
-            f"{facts.message_s * 1e6:.0f} us, an in-cast of 1 MiB from each takes {facts.in_cast_s * 1e3:.0f} ms where "
+            f"{facts.both_ways_share:.1%} of a limit both ways ({facts.one_way_share:.1%} one way), one of 8 bytes "
+            f"takes {facts.message_s * 1e6:.0f} us, an in-cast of 1 MiB from each takes {facts.in_cast_s * 1e3:.0f} ms where "
             f"{facts.in_cast_expected_s * 1e3:.0f} ms are expected"
         )
+        if facts.is_crowded:
+            found.append(
+                f"{trial.fabric}: both ways lose more than acknowledgements cost, so that the processor limits and not "
+                "the links: use a lower --rate, or fewer hosts"
+            )
     late_s = trial.arrivals.late_s
     found += [
         f"{trial.fabric}: {trial.topology.gpu_ids[rank]} (rank {rank}) comes {late_s[rank] * 1e3:.0f} ms after the "
