@@ -93,8 +93,9 @@ function keyTimes(runs) {
 }
 
 function duration(microseconds) {
-  const steps = [[1e6, "s"], [1e3, "ms"], [1, "\u00b5s"]];
-  const [size, unit] = steps.find(([each]) => microseconds >= each) || [1, "\u00b5s"];
+  if (!microseconds) return "0 us";
+  const steps = [[1e6, "s"], [1e3, "ms"], [1, "us"]];
+  const [size, unit] = steps.find(([each]) => microseconds >= each) || [1e-3, "ns"];
   return `${(microseconds / size).toPrecision(4)} ${unit}`;
 }
 
