@@ -80,7 +80,11 @@ def buckets_of(model: Model, caps: Caps, *, rebuilt: bool = True) -> tuple[Bucke
 
 
 def fill(model: Model, parameters: Iterable[Parameter], caps: Caps) -> tuple[Bucket, ...]:
-    """Buckets filled in the order given, in the order in which they close; what stays open at the end follows."""
+    """Buckets filled in the order given, in the order in which they close.
+
+    What stays open at the end follows, the type that was seen last first: so torch's hash map of types is walked
+    (with GNU's library, for two types).
+    """
     full: list[Bucket] = []
     open_rows: dict[str, list[Parameter]] = {}
     open_bytes: dict[str, int] = {}
@@ -90,7 +94,9 @@ def fill(model: Model, parameters: Iterable[Parameter], caps: Caps) -> tuple[Buc
         open_rows.setdefault(dtype, []).append(row)
         open_bytes[dtype] = open_bytes.get(dtype, 0) + model.bytes_of(row)
         if open_bytes[dtype] >= cap_bytes.get(dtype, caps.first_num_bytes):
-            full.append(Bucket(tuple(open_rows.pop(dtype)), dtype))
+            full.append(Bucket(tuple(open_rows[dtype]), dtype))
+            open_rows[dtype] = []
             open_bytes[dtype] = 0
             cap_bytes[dtype] = caps.num_bytes
-    return (*full, *(Bucket(tuple(rows), dtype) for dtype, rows in open_rows.items()))
+    rest = [(dtype, rows) for dtype, rows in reversed(open_rows.items()) if rows]
+    return (*full, *(Bucket(tuple(rows), dtype) for dtype, rows in rest))

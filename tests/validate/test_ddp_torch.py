@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from sim.ddp.buckets import MIB, Caps, buckets_of
-from sim.ddp.model import Model, model_of
+from sim.ddp.model import Layer, Model, Parameter, model_of
 from sim.ddp.models import load_model
 from sim.ddp.times import LayerTime
 from sim.workload import Workload
@@ -98,6 +99,16 @@ def test_buckets_are_those_of_torch(name: str, caps: Caps) -> None:
     assert names(buckets_of(model, caps)) == by_torch(model.ready, model, caps, list(range(len(model.ready))))
     declared = by_torch(model.named_parameters, model, caps, [])
     assert names(buckets_of(model, caps, rebuilt=False)) == declared[::-1]
+
+
+@pytest.mark.parametrize("dtypes", [*itertools.permutations(("float32", "float16", "bfloat16"), 2)], ids=str)
+@pytest.mark.parametrize("cap_bytes", [120, 400, MIB])
+def test_buckets_of_two_types_are_those_of_torch(dtypes: tuple[str, str], cap_bytes: int) -> None:
+    rows = [Parameter(f"p{number}", (50,), dtypes[number % 2]) for number in range(10)]
+    model = Model("mixed", tuple(Layer(row.name, (row,)) for row in rows))
+    caps = Caps(cap_bytes / MIB, cap_bytes / 2 / MIB)
+    assert names(buckets_of(model, caps)) == by_torch(model.ready, model, caps, list(range(10)))
+    assert names(buckets_of(model, caps, rebuilt=False)) == by_torch(model.named_parameters, model, caps, [])[::-1]
 
 
 @pytest.fixture
