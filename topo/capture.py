@@ -1,4 +1,4 @@
-"""Captures a machine as raw text with its provenance: runs commands, asks NVML, reads /sys, and understands none of it.
+"""Captures a machine as raw text with its provenance: runs commands, asks NVML, NCCL and /sys, understands none of it.
 
 A command that is missing, fails, hangs or prints without end is recorded, never raised, and the others go on. What
 names the machine (host, serial numbers, UUIDs, addresses) is replaced before anything is kept or read.
@@ -17,6 +17,7 @@ from topo.capture_nvml import capture_nvml
 from topo.commands import RawText, run_command
 from topo.errors import CaptureError
 from topo.redact import Redactor
+from topo.sources import Source, installed_sources
 
 MAX_FILE_BYTES = 64 * 2**10
 
@@ -107,13 +108,15 @@ MAX_AT_ONCE = 4
 """Commands that run side by side: nvidia-smi takes seconds where no daemon keeps the driver awake."""
 
 
-def capture(root: Path = Path("/"), run: Run | None = None) -> Capture:
-    """This machine as raw texts; `root` and `run` stand in for it in tests."""
+def capture(root: Path = Path("/"), run: Run | None = None, sources: Sequence[Source] | None = None) -> Capture:
+    """This machine as raw texts; `root`, `run` and `sources` (NVML and all that are installed) stand in for it."""
     from concurrent.futures import ThreadPoolExecutor
 
+    if sources is None:
+        sources = (capture_nvml, *installed_sources()) if run is None else ()
     with ThreadPoolExecutor(MAX_AT_ONCE) as pool:
         texts = [pool.submit(run or run_command, *command) for command in COMMANDS]
-        told = [*(text.result() for text in texts), *([capture_nvml()] if run is None else [])]
+        told = [text.result() for text in (*texts, *map(pool.submit, sources))]
     redact = Redactor([platform.node()])
     return Capture(tuple(replace(raw, text=redact(raw.text)) for raw in told), redact(read_sysfs(root)))
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,11 +20,12 @@ from tests.topo import machine_texts as say
 from topo.capture import capture, save
 from topo.capture_nvml import capture_nvml
 from topo.captures import Text, read_texts
-from topo.commands import run_command
+from topo.commands import RawText, run_command
 from topo.load import THIS_MACHINE, load_topology, read_capture
 from topo.merging import merge
 from topo.readers import nvml
 from topo.redact import Redactor
+from topo.sources import installed_sources
 from topo.topology import Topology
 
 SECRETS = {
@@ -102,6 +104,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     monkeypatch.setattr("platform.node", lambda: "secretname.example.org")
     monkeypatch.setattr("topo.capture.run_command", lambda file, command: run_command(file, command, 2.0, 2**20))
+    monkeypatch.setattr("topo.capture.installed_sources", tuple)
     return folder
 
 
@@ -299,6 +302,54 @@ def test_nvml_that_is_missing_or_broken_is_recorded(monkeypatch: pytest.MonkeyPa
     assert capture_nvml().problem == "NVML says: Driver Not Loaded"
     monkeypatch.setitem(sys.modules, "pynvml", None)  # type: ignore[arg-type]
     assert capture_nvml().problem.startswith("not installed")
+
+
+# --- sources of packages above ---
+
+
+def entry(name: str, value: str) -> EntryPoint:
+    return EntryPoint(name, value, "toposcope.sources")
+
+
+def a_dump() -> RawText:
+    """What a source may give: a dump of the machine that `eight_hoppers` is."""
+    return RawText("nccl-topo.xml", ("nccl",), say.xml(8).replace("<cpu ", '<cpu host_hash="0xdeadbeef00aabbcc" '))
+
+
+def broken() -> RawText:
+    raise KeyError("no such\nlibrary")
+
+
+def a_word() -> str:
+    return "word"
+
+
+def test_a_source_s_text_is_kept_redacted_and_read_like_the_others(machine: Path, tmp_path: Path) -> None:
+    captured = capture(tmp_path / "none", sources=installed_sources([entry("dump", f"{__name__}:a_dump")]))
+    save(captured, tmp_path / "saved")
+    live, remark = read_capture(captured)
+    assert remark == ""
+    assert live.provenance[0].kind == "NCCL topology XML"
+    assert live.device("GPU3").model == say.H100
+    assert [f.subjects for f in live.findings if f.rule == "nvlink-inactive"] == [("GPU5",)]
+    assert live == replace(load_topology(str(tmp_path / "saved")), name=THIS_MACHINE)  # type: ignore[type-var]
+    assert "deadbeef" not in (tmp_path / "saved" / "nccl-topo.xml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (f"{__name__}:broken", "raised KeyError: 'no such\\nlibrary'"),
+        ("no_such_module:ask", "raised ModuleNotFoundError: No module named 'no_such_module'"),
+        (f"{__name__}:a_word", "gave a str, not a RawText"),
+    ],
+)
+def test_a_source_that_fails_is_recorded_and_the_rest_goes_on(
+    value: str, problem: str, machine: Path, tmp_path: Path
+) -> None:
+    captured = capture(tmp_path / "none", sources=installed_sources([entry("other", value)]))
+    assert f"other.txt: {value}: {problem}\n" in captured.log
+    assert "nvidia-smi-topo-m.txt: nvidia-smi topo -m: ok\n" in captured.log
 
 
 # --- /sys ---
