@@ -120,6 +120,11 @@ def prepare(arguments: RunArguments, sizes: tuple[int, ...], note: Note) -> Prep
     chosen, machine, num_gpus = _place(arguments, place, note)
     name = collective_of(arguments.collective).name
     num_ranks = _num_ranks(arguments, place, machine, num_gpus if chosen == "nccl" else None, note)
+    if chosen == "nccl" and place is None and arguments.nodes > 1:
+        raise EnvironmentMissing(
+            f"--nodes {arguments.nodes} is measured by processes on all of them: start this command once per GPU by "
+            "srun, mpirun or torchrun (see docs/validate.md)"
+        )
     request = _request(arguments, chosen, name, num_ranks, sizes)
     if place is not None and request.retries:
         raise MeasurementError(

@@ -45,7 +45,7 @@ def of_session(session: Session, backend: str, *, gates: bool) -> list[str]:
     notes += outliers(found.measurements)
     if gates:
         notes += verdicts(compared)
-        notes += suspects(compared)
+        notes += suspects(compared, session.num_nodes)
     notes += found.remarks
     notes += found.findings
     notes += found.wrong

@@ -36,13 +36,15 @@ Launch = Callable[..., Outcome]
 class Session:
     """What was measured, and beside each measurement its comparison; None where nothing could be predicted.
 
-    `unpredicted` says why, where there is more to say than that nothing here runs it.
+    `unpredicted` says why, where there is more to say than that nothing here runs it. `num_nodes` are those of the machine
+    that is predicted.
     """
 
     found: MeasurementSet
     comparisons: tuple[Comparison | None, ...]
     culprits: tuple[int, ...] = ()
     unpredicted: tuple[str, ...] = ()
+    num_nodes: int = 1
 
 
 Save = Callable[[Session], None]
@@ -195,7 +197,8 @@ def _compared(attempts: _Attempts, measured: _Measured, point_to_point: PointToP
         gpus=measured.states,
         library_texts=kept(outcome.texts),
     )
-    return Session(found, tuple(comparisons), outcome.culprits, tuple(predictor.problems))
+    num_nodes = getattr(machine, "count", 1)
+    return Session(found, tuple(comparisons), outcome.culprits, tuple(predictor.problems), num_nodes)
 
 
 def _again(attempts: _Attempts, session: Session, low: list[int], number: int) -> Session:

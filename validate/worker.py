@@ -6,6 +6,7 @@ progress are written there too.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -79,7 +80,9 @@ def run_jobs(run: Run, folder: Path, reporter: Reporter, timeout_s: float, stage
         if watched is not None:
             watched.note_job(index, stage)
     processes.meet()
-    dist.destroy_process_group()
+    # All results are written: a communicator that a failed job left behind may not end well.
+    with contextlib.suppress(RuntimeError):
+        dist.destroy_process_group()
 
 
 def _watched(processes: Processes, stage: Stage) -> Watched | None:

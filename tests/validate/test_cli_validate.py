@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sim.workload import Workload
-from tests.support import NO_CORPUS, corpus_files
+from tests.support import NO_CORPUS, ROOT, corpus_files
 from topo.cli import main
 from topo.jsonio import encode
 from validate import launch
@@ -45,9 +50,7 @@ def test_a_run_over_gloo_prints_predicted_beside_measured(measured: tuple[Path, 
     assert (document["schema"], document["backend"], document["num_ranks"]) == ("measurements/1", "gloo", 2)
     assert document["collective"] == "all_reduce"
     names = [(row["num_bytes"], row["algorithm"]) for row in document["rows"]]
-    assert names == [
-        (num_bytes, name) for num_bytes in (8, 65536) for name in algorithms_for("all_reduce")
-    ]
+    assert names == [(num_bytes, name) for num_bytes in (8, 65536) for name in algorithms_for("all_reduce")]
     for row in document["rows"]:
         assert row["predicted_s"] > 0
         assert row["relative_error"] == pytest.approx(row["predicted_s"] / row["measured_s"] - 1)
@@ -304,3 +307,32 @@ def test_a_gate_is_by_ratio_and_per_size(table: Callable[[str, str], str]) -> No
     assert row["ratio"] == pytest.approx(1 + row["relative_error"])
     assert row["expected_low_busbw_bytes_per_s"] == pytest.approx(0.9 * row["predicted_busbw_bytes_per_s"])
     assert "(at least 90% asked), measured 0.5 GB/s: limited by GPU" in failed.stderr
+
+
+@needs_torch
+def test_ctrl_c_keeps_in_the_file_what_was_measured(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    options = ["--backend", "gloo", "--ranks", "2", "--algorithm", "builtin", "--size", "8,64K", "-n", "2", "-w", "0"]
+    # Where tests run in the background SIGINT is ignored: there too it must reach the command.
+    start = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from topo.start import main; main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", start, "validate", "run", *options, "--format", "json", "-o", str(path)],
+        env={**os.environ, "TOPOSCOPE_FAULT": "hang:1:after=5", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline_s = time.monotonic() + 120
+    while not path.exists():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    assert json.loads(path.read_text())["failure"] == "it had not ended when this was written"
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "interrupted from the keyboard; 1 result so far is kept" in said
+    document = json.loads(path.read_text())
+    assert document["failure"] == "interrupted from the keyboard"
+    assert [(row["num_bytes"], row["predicted_s"] > 0) for row in document["rows"]] == [(8, True)]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.json"]

@@ -28,6 +28,8 @@ def as_measured(job: Job, found: PointToPoint) -> Measurement:
 def test_facts_are_found_again_from_what_they_cause() -> None:
     jobs = loopback.calibration_jobs(4)
     assert not any(job.check for job in jobs)
+    assert jobs[0].label == "calibration by one pair, 8 bytes"
+    assert jobs[-1].label == f"calibration by all neighbours at once, {LARGE_BYTES} bytes"
     again = loopback.fit({(job.algorithm, job.workload.num_bytes): as_measured(job, FOUND) for job in jobs})
     assert again.num_ranks == 4
     for name in ("pair_latency_s", "hop_latency_s", "pair_bytes_per_s", "total_bytes_per_s"):

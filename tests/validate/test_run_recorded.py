@@ -225,6 +225,12 @@ def test_one_gpu_runs_one_rank_or_two_or_says_why_not(
     assert words in result.stderr
 
 
+def test_many_nodes_need_a_launcher(on_8_gpus: Run) -> None:
+    result = on_8_gpus("dgx-h100", "--nodes", "2", "--backend", "nccl")
+    assert result.exit_code == 3
+    assert "--nodes 2 is measured by processes on all of them" in result.stderr
+
+
 def test_a_dry_run_shows_the_variables_too(on_8_gpus: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arguments, "_this_machine", lambda note: None)
     options = ["--backend", "nccl", "--algorithm", "builtin", "--ranks", "4", "--dry-run"]
