@@ -64,44 +64,53 @@ def fit(
     from scipy.optimize import least_squares
 
     problem = _Problem(jobs, np.log(measured_s), np.log(prior), spread, weights)
-    found = least_squares(
-        lambda z: problem.at(z)[0],
-        np.log(prior if start is None else start),
-        jac=lambda z: problem.at(z)[1],
-        max_nfev=MOST_EVALUATIONS,
-    )
+    begin = np.log(prior if start is None else start)[problem.felt]
+    found = least_squares(lambda z: problem.at(z)[0], begin, jac=lambda z: problem.at(z)[1], max_nfev=MOST_EVALUATIONS)
     if found.status < 0 or not np.all(np.isfinite(found.x)):
         raise CaptureError(f"the fit did not converge ({found.message}): check the measured times")
     jacobian = problem.at(found.x)[1]
-    variance = np.diag(np.linalg.inv(jacobian.T @ jacobian))
-    return Fitted(np.exp(found.x), np.sqrt(variance), 1 - np.minimum(1.0, variance / spread**2))
+    values, variance = np.log(prior), spread**2
+    values[problem.felt] = found.x
+    variance[problem.felt] = np.diag(np.linalg.inv(jacobian.T @ jacobian))
+    return Fitted(np.exp(values), np.sqrt(variance), 1 - np.minimum(1.0, variance / spread**2))
 
 
 class _Problem:
-    """Residuals and their derivatives; the last point is kept, since the solver asks for both in turn."""
+    """Residuals and their derivatives by the terms that some row feels; all others stay where their prior is.
+
+    The last point is kept, since the solver asks for both in turn.
+    """
 
     def __init__(self, jobs: Jobs, log_s: Floats, prior: Floats, spread: Floats, weights: Floats | None) -> None:
         self._jobs, self._log_s, self._prior, self._spread = jobs, log_s, prior, spread
         self._weights = np.ones(len(log_s)) if weights is None else np.sqrt(weights)
         self._last: tuple[bytes, tuple[Floats, Floats]] = (b"", (np.empty(0), np.empty(0)))
+        self.felt = np.arange(len(prior))
+        self.felt = np.flatnonzero(np.any(self._logs_and_slopes(prior)[1] != 0, axis=0))
 
     def at(self, log_values: Floats) -> tuple[Floats, Floats]:
-        """Residuals, shape (rows + terms,), and their derivatives by the terms."""
+        """Residuals, shape (rows + felt terms,), and their derivatives by the felt terms."""
         key = log_values.tobytes()
         if self._last[0] != key:
             self._last = (key, self._evaluate(log_values))
         return self._last[1]
 
+    def _logs_and_slopes(self, log_values: Floats) -> tuple[Floats, Floats]:
+        """Logarithms of the times, and their derivatives by the felt terms, which these are the logarithms of."""
+        count = len(self.felt)
+        vectors = np.tile(self._prior, (count + 1, 1))
+        vectors[:, self.felt] = np.vstack([log_values, log_values + STEP * np.eye(count)])
+        logs = np.log(times_s(np.exp(vectors), self._jobs))
+        return logs[0], ((logs[1:] - logs[0]) / STEP).T
+
     def _evaluate(self, log_values: Floats) -> tuple[Floats, Floats]:
-        count = len(log_values)
-        vectors = np.exp(np.vstack([log_values, log_values + STEP * np.eye(count)]))
-        logs = np.log(times_s(vectors, self._jobs))
-        slopes = ((logs[1:] - logs[0]) / STEP).T
-        residual, factor = _robust((logs[0] - self._log_s) / NOISE)
+        logs, slopes = self._logs_and_slopes(log_values)
+        residual, factor = _robust((logs - self._log_s) / NOISE)
         rows = self._weights * residual
         row_slopes = (self._weights * factor / NOISE)[:, None] * slopes
-        distance = (log_values - self._prior) / self._spread
-        return np.concatenate([rows, distance]), np.vstack([row_slopes, np.diag(1 / self._spread)])
+        spread = self._spread[self.felt]
+        distance = (log_values - self._prior[self.felt]) / spread
+        return np.concatenate([rows, distance]), np.vstack([row_slopes, np.diag(1 / spread)])
 
 
 def _robust(residual: Floats) -> tuple[Floats, Floats]:

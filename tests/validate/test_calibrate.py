@@ -1,0 +1,128 @@
+"""Calibrating a machine: what its rows tell is learned, what they do not stays as shipped, and says so."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from sim.predict import Simulator
+from sim.profile import Profile, fitted, load_profile
+from sim.workload import Workload
+from topo.cli import main
+from topo.errors import MeasurementError
+from topo.jsonio import encode
+from topo.load import load_topology
+from validate.calibrate import calibrate
+from validate.measurement import Measurement
+from validate.measurement_set import MeasurementSet
+
+H100 = load_topology("dgx-h100")
+SIZES = tuple(1 << power for power in range(10, 33, 2))
+
+
+def slower(share: float) -> Profile:
+    """The shipped profile of a machine whose LL hops are longer by this factor."""
+    whole = fitted(H100)
+    assert whole.kernels is not None
+    terms = tuple(
+        replace(term, value=term.value * share) if term.name == "ll_hop.hopper" else term
+        for term in whole.kernels.terms
+    )
+    return replace(whole, kernels=replace(whole.kernels, terms=terms))
+
+
+def measured(profile: Profile, sizes: tuple[int, ...] = SIZES, noise: float = 0.01) -> MeasurementSet:
+    simulator = Simulator(H100, profile)
+    chance = np.random.default_rng(1)
+    rows = []
+    for num_bytes in sizes:
+        work = Workload("all_reduce", num_bytes)
+        time_s = simulator.run(work).duration_s * float(np.exp(chance.normal(0, noise)))
+        rows.append(Measurement(work, 8, "nccl-tests", "builtin", "builtin", (time_s,)))
+    return MeasurementSet("run", tuple(rows))
+
+
+def test_a_machine_that_is_different_is_learned() -> None:
+    found = calibrate([measured(slower(1.25))], H100, "mine")
+    learned = {term.name: term for term in found.terms}
+    assert found.profile.kernels is not None
+    hop = learned["ll_hop.hopper"]
+    assert 1.05 < hop.low / hop.shipped < hop.value / hop.shipped < 1.3, "the launch takes some of it, too"
+    assert hop.low <= hop.value <= hop.high
+    for num_bytes in (1 << 11, 1 << 15, 1 << 19):
+        now, truth = (
+            Simulator(H100, profile).run(Workload("all_reduce", num_bytes)).duration_s
+            for profile in (found.profile, slower(1.25))
+        )
+        assert now == pytest.approx(truth, rel=0.03)
+    assert found.median_abs_error < 0.03
+    assert not [name for name in learned if name.endswith((".volta", ".infiniband"))]
+    assert found.profile.kernels.value("ll_hop.volta") == fitted(H100).kernels.value("ll_hop.volta")  # type: ignore[union-attr]
+
+
+def test_three_sizes_are_enough_and_the_same_rows_give_the_same() -> None:
+    rows = measured(slower(1.2), (1 << 10, 1 << 20, 1 << 32))
+    once, again = (calibrate([rows], H100, "mine") for _ in range(2))
+    assert once == again
+    large = Simulator(H100, once.profile).run(Workload("all_reduce", 1 << 12))
+    truth = Simulator(H100, slower(1.2)).run(Workload("all_reduce", 1 << 12))
+    assert large.duration_s == pytest.approx(truth.duration_s, rel=0.05)
+
+
+def test_an_outlier_is_named_and_does_not_spoil_the_rest() -> None:
+    rows = measured(slower(1.0))
+    worse = replace(rows.measurements[5], samples_s=(rows.measurements[5].median_s * 3,))
+    found = calibrate([replace(rows, measurements=(*rows.measurements[:5], worse, *rows.measurements[6:]))], H100, "x")
+    assert [row.num_bytes for row in found.outliers] == [worse.workload.num_bytes]
+    assert any("took 3." in sentence or "took 2.9" in sentence for sentence in found.remarks)
+    assert found.median_abs_error < 0.03
+
+
+@pytest.mark.parametrize(
+    ("sizes", "complaint"),
+    [
+        ((1 << 20,), "1 size measured: 3 are needed"),
+        ((1 << 25, 1 << 28, 1 << 30), "launch and hop latencies are not identified"),
+        ((1 << 10, 1 << 12, 1 << 20), "shares of links and networks are not identified"),
+    ],
+)
+def test_what_identifies_nothing_is_refused(sizes: tuple[int, ...], complaint: str) -> None:
+    with pytest.raises(MeasurementError, match=complaint):
+        calibrate([measured(slower(1.0), sizes)], H100, "mine")
+
+
+def test_other_ranks_and_other_executors() -> None:
+    rows = measured(slower(1.0))
+    few = replace(rows, measurements=tuple(replace(row, num_ranks=4) for row in rows.measurements))
+    with pytest.raises(MeasurementError, match="measured with 4 ranks, dgx-h100 has 8"):
+        calibrate([few], H100, "mine")
+    strange = replace(rows.measurements[0], backend="gloo")
+    found = calibrate([replace(rows, measurements=(*rows.measurements, strange))], H100, "mine")
+    assert len(found.rows) == len(rows.measurements)
+    assert any("set aside" in sentence for sentence in found.remarks)
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["calibrate", *arguments])
+
+
+def test_the_command_writes_a_profile_that_simulate_takes(tmp_path: Path) -> None:
+    source, target = tmp_path / "run.json", tmp_path / "mine.json"
+    source.write_text(encode(measured(slower(1.2)), "measurements/1"))
+    done = command(str(source), "--topology", "dgx-h100", "-o", str(target), "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["schema"] == "calibration/1"
+    assert "ll_hop.hopper" in [term["name"] for term in document["terms"]]
+    profile = load_profile(str(target), H100)
+    assert profile.name == "mine"
+    run = Simulator(H100, profile).run(Workload("all_reduce", 1 << 12))
+    assert (run.profile, run.engine) == ("mine", "kernels")
+    bad = command(str(source), "--topology", "dgx-a10", "-o", str(target))
+    assert bad.exit_code == 2
+    assert "dgx-a100" in bad.stderr

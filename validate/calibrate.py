@@ -1,0 +1,260 @@
+"""A machine's own measurements into a profile: the shipped terms are the prior, and each row moves them a little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.clock.fit import Fitted, fit, spreads
+from sim.clock.jobs import Jobs, Operation, jobs_of
+from sim.clock.kernels import times_s
+from sim.clock.machine import MachineClock
+from sim.clock.profile import REGIMES, Band, FittedTerm, KernelProfile, regime_of
+from sim.clock.terms import TERMS
+from sim.profile import Profile, fitted
+from topo.errors import MeasurementError
+from validate.as_run import fixed_by
+from validate.compare import BY_NCCL
+from validate.measurement_set import MeasurementSet
+from validate.request import BUILTIN
+from validate.words import counted
+
+if TYPE_CHECKING:
+    from sim.planners.nccl_2_30 import NcclPlan
+    from topo.cluster import Cluster
+    from topo.topology import Topology
+    from validate.measurement import Measurement
+
+Floats = npt.NDArray[np.float64]
+
+FEWEST_SIZES = 3
+LEARNED = 0.1
+"""A term that the rows tell less of than this share of its prior variance stays what the shipped profile says."""
+OUTLIER = 1.5
+"""A row that many times slower or faster than the fit is no noise."""
+NUM_RESAMPLES = 40
+CONFIDENCE = (0.025, 0.975)
+BAND = (0.1, 0.9)
+NEEDED = {"latency": "launch and hop latencies", "bandwidth": "shares of links and networks"}
+"""What sizes of a regime identify: without any the profile would repeat the shipped one there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnedTerm:
+    """One term that the measurements moved: before, after, and its 95 % confidence interval by resampling rows."""
+
+    name: str
+    unit: str
+    meaning: str
+    shipped: float
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class FittedRow:
+    """One measured row beside the time of the fit without that row."""
+
+    source: str
+    collective: str
+    algorithm: str
+    num_bytes: int
+    measured_s: float
+    predicted_s: float
+
+    @property
+    def ratio(self) -> float:
+        """Measured over predicted time."""
+        return self.measured_s / self.predicted_s
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A profile, what was learned, the rows left out one at a time, and sentences about what was set aside."""
+
+    profile: Profile
+    terms: tuple[LearnedTerm, ...]
+    rows: tuple[FittedRow, ...]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def outliers(self) -> tuple[FittedRow, ...]:
+        """Rows that the fit cannot explain: a degraded run, or a size at which something else happens."""
+        return tuple(row for row in self.rows if not 1 / OUTLIER < row.ratio < OUTLIER)
+
+    @property
+    def median_abs_error(self) -> float:
+        """Of rows that the fit had not seen."""
+        return float(np.median([abs(1 / row.ratio - 1) for row in self.rows]))
+
+
+def calibrate(
+    sets: Sequence[MeasurementSet], machine: Topology | Cluster, name: str, remarks: Iterable[str] = ()
+) -> Calibration:
+    """The profile of this machine by its own measurements.
+
+    MeasurementError where ranks do not agree, where fewer than three sizes were measured, or where no size tells of
+    latencies or of bandwidth; the sentence says which.
+    """
+    said = list(remarks)
+    rows = [(found.name, row) for found in sets for row in _usable(found, machine, said)]
+    _require_sizes([row for _, row in rows])
+    base = fitted(machine)
+    assert base.kernels is not None, "the shipped profile has kernels"
+    jobs = _jobs(machine, base.kernels, [row for _, row in rows])
+    measured = np.array([row.median_s for _, row in rows])
+    prior = np.array(base.kernels.values)
+    found = fit(jobs, measured, prior, spreads(machine=True))
+    without = _left_out(jobs, measured, prior, found.values)
+    fitted_rows = tuple(
+        FittedRow(source, row.workload.collective, row.algorithm, row.workload.num_bytes, row.median_s, float(time))
+        for (source, row), time in zip(rows, without, strict=True)
+    )
+    said += [
+        f"{row.source}: {row.algorithm} {row.collective} of {row.num_bytes} bytes took {row.ratio:.2f} times what the "
+        "fit without it says"
+        for row in fitted_rows
+        if not 1 / OUTLIER < row.ratio < OUTLIER
+    ]
+    kernels = replace(
+        base.kernels,
+        name=name,
+        provenance=f"{machine.name}: {counted(len(rows), 'row')} of its own, prior {base.kernels.name}",
+        terms=_terms(found, base.kernels),
+        bands=_bands(fitted_rows, base.kernels.bands, several=jobs.several[0]),
+    )
+    profile = replace(base, name=name, provenance=kernels.provenance, kernels=kernels)
+    return Calibration(profile, _learned(jobs, measured, prior, found), fitted_rows, tuple(said))
+
+
+def _usable(found: MeasurementSet, machine: Topology | Cluster, said: list[str]) -> list[Measurement]:
+    kept = []
+    for row in found.measurements:
+        what = f"{found.name}: {row.algorithm} {row.workload.collective} of {row.workload.num_bytes} bytes"
+        if row.num_ranks != machine.num_ranks:
+            raise MeasurementError(
+                f"{what} was measured with {counted(row.num_ranks, 'rank')}, {machine.name} has {machine.num_ranks}: "
+                "choose them with --gpus or --nodes"
+            )
+        if row.correct is False:
+            said.append(f"{what} is set aside: its result is wrong")
+        elif row.backend not in BY_NCCL or row.executor != BUILTIN:
+            said.append(f"{what} is set aside: NCCL's own kernels are calibrated, not {row.executor} on {row.backend}")
+        else:
+            kept.append(row)
+    return kept
+
+
+def _require_sizes(rows: Sequence[Measurement]) -> None:
+    sizes = {row.workload.num_bytes for row in rows}
+    if len(sizes) < FEWEST_SIZES:
+        raise MeasurementError(
+            f"{counted(len(sizes), 'size')} measured: {FEWEST_SIZES} are needed, such as 1 KiB, 1 MiB and 1 GiB"
+        )
+    shown = {regime_of(num_bytes) for num_bytes in sizes}
+    missing = [regime for regime in NEEDED if regime not in shown]
+    if missing:
+        where = {"latency": "up to 64 KiB", "bandwidth": "above 16 MiB"}[missing[0]]
+        raise MeasurementError(
+            f"no size {where} was measured, so that {NEEDED[missing[0]]} are not identified: measure one too"
+        )
+
+
+def _jobs(machine: Topology | Cluster, kernels: KernelProfile, rows: Sequence[Measurement]) -> Jobs:
+    """What NCCL runs for each row, under what the row fixed."""
+    from sim.planners.nccl_2_30.front_door import plan_machine
+
+    plans: dict[tuple[tuple[str, str], ...], NcclPlan] = {}
+    parts = []
+    for row in rows:
+        fixed = fixed_by(row)
+        if fixed not in plans:
+            plans[fixed] = plan_machine(machine, dict(fixed))
+        facts = MachineClock(kernels, plans[fixed], machine.name).facts
+        operation = _operation(plans[fixed], row)
+        parts.append(jobs_of(facts, [operation], gpus_per_process=row.gpus_per_process))
+    return Jobs.joined(parts)
+
+
+def _operation(plan: NcclPlan, row: Measurement) -> Operation:
+    work = row.workload
+    if work.collective == "all_to_all":
+        pairs = plan.wiring.point_to_point
+        return Operation(work.collective, work.num_bytes, "direct", "simple", pairs.num_channels, pairs.chunk_bytes)
+    logged = row.choice.algorithm if row.choice else None
+    named = logged if row.algorithm == BUILTIN else row.algorithm
+    choice = plan.choose(
+        work.collective,
+        work.num_bytes,
+        dtype=work.dtype,
+        reduction=work.reduction,
+        algorithms=None if named is None else (named,),
+    )
+    channels = choice.split.num_channels
+    return Operation(work.collective, work.num_bytes, choice.algorithm, choice.protocol, channels, choice.chunk_bytes)
+
+
+def _left_out(jobs: Jobs, measured: Floats, prior: Floats, start: Floats) -> Floats:
+    """Each row's time by the fit to all others: what is held back judges the fit."""
+    times = np.empty(len(jobs))
+    for row in range(len(jobs)):
+        others = np.flatnonzero(np.arange(len(jobs)) != row)
+        found = fit(jobs.take(others), measured[others], prior, spreads(machine=True), start=start)
+        times[row] = times_s(found.values, jobs.take(np.array([row])))[0]
+    return times
+
+
+def _learned(jobs: Jobs, measured: Floats, prior: Floats, found: Fitted) -> tuple[LearnedTerm, ...]:
+    """Terms that the rows tell something of, with intervals by resampling rows (seeded: the same rows, the same)."""
+    chance = np.random.default_rng(0)
+    draws = []
+    for _ in range(NUM_RESAMPLES):
+        rows = chance.integers(0, len(jobs), len(jobs))
+        again = fit(jobs.take(rows), measured[rows], prior, spreads(machine=True), start=found.values)
+        draws.append(again.values)
+    low, high = np.quantile(np.array(draws), CONFIDENCE, axis=0)
+    return tuple(
+        LearnedTerm(
+            term.name,
+            term.unit,
+            term.meaning,
+            float(prior[place]),
+            float(found.values[place]),
+            float(low[place]),
+            float(high[place]),
+        )
+        for place, term in enumerate(TERMS)
+        if found.learned[place] >= LEARNED
+    )
+
+
+def _terms(found: Fitted, shipped: KernelProfile) -> tuple[FittedTerm, ...]:
+    """The fitted terms; one that was not learned keeps its shipped value."""
+    return tuple(
+        FittedTerm(old.name, float(value), float(error), float(share)) if share >= LEARNED else old
+        for old, value, error, share in zip(
+            _in_order(shipped), found.values, found.log_errors, found.learned, strict=True
+        )
+    )
+
+
+def _in_order(profile: KernelProfile) -> tuple[FittedTerm, ...]:
+    by_name = {term.name: term for term in profile.terms}
+    return tuple(by_name[term.name] for term in TERMS)
+
+
+def _bands(rows: Sequence[FittedRow], shipped: Sequence[Band], *, several: bool) -> tuple[Band, ...]:
+    """The range by regime from rows left out; the shipped one where a regime has fewer than three."""
+    bands = []
+    for regime in REGIMES:
+        ratios = [row.ratio for row in rows if regime_of(row.num_bytes) == regime]
+        if len(ratios) >= FEWEST_SIZES:
+            low, high = np.quantile(ratios, BAND)
+            bands.append(Band(regime, bool(several), float(low), float(high), len(ratios)))
+    own = {(band.regime, band.several_nodes) for band in bands}
+    return (*bands, *(band for band in shipped if (band.regime, band.several_nodes) not in own))
