@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from topo.cli_common import Output, TopologyArgument, finite, note, output_options
+from topo.cli_common import Output, TopologyArgument, note, output_options
+from validate.cli_options import is_given, measuring_options
 
 if TYPE_CHECKING:
     from topo.topology import Topology
@@ -40,24 +41,15 @@ LAB_ITERATIONS, ITERATIONS = 5, 25
 @click.option("--ranks", type=click.IntRange(2, 32), help="How many ranks (default: TOPOLOGY's, all GPUs, or 4).")
 @click.option("--gpus", metavar="LIST", help="GPUs of TOPOLOGY that take part, such as 0-3,6.")
 @click.option("--profile", default="auto", show_default=True, help="For TOPOLOGY: auto, ideal, or a JSON file.")
-@click.option("--size", default="1M", show_default=True, metavar="SIZE", help="Of each message.")
-@click.option("-n", "--iterations", type=click.IntRange(min=1), help="Timed runs (default 5 in the lab, else 25).")
-@click.option("-w", "--warmups", type=click.IntRange(min=0), default=1, show_default=True, help="Runs before them.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1, 1e6),
-    callback=finite,
-    default=300,
-    show_default=True,
-    help="Seconds for all of it.",
-)
-@click.option(
-    "--tolerance",
-    type=click.FloatRange(0, 1),
-    callback=finite,
-    default=0.3,
-    show_default=True,
-    help="Share of the speed that a pair may lack before it is slow.",
+@click.option("--size", "message", default="1M", show_default=True, metavar="SIZE", help="Of each message.")
+@measuring_options(
+    iterations=None,
+    warmups=1,
+    timeout_s=300,
+    tolerance=0.3,
+    most_tolerance=1,
+    iterations_help="Timed runs (default 5 in the lab, else 25).",
+    tolerance_help="Share of the speed that a pair may lack before it is slow.",
 )
 @output_options("table", "json", "csv", "md")
 @click.pass_context
@@ -73,7 +65,7 @@ def bisect(
     ranks: int | None,
     gpus: str | None,
     profile: str,
-    size: str,
+    message: str,
     iterations: int | None,
     warmups: int,
     timeout: float,
@@ -92,7 +84,7 @@ def bisect(
 
     _check_lab_options(context, in_lab)
     timed = iterations or (LAB_ITERATIONS if in_lab else ITERATIONS)
-    request = Request(parse_size(size), timed, warmups, timeout, tolerance, _delays(late))
+    request = Request(parse_size(message), timed, warmups, timeout, tolerance, _delays(late))
     if in_lab:
         found = _in_lab(topology, hosts, rate, cuts, request)
     else:
@@ -159,19 +151,15 @@ def _check_lab_options(context: click.Context, in_lab: bool) -> None:
     """UsageError for an option that goes with the other kind of run, or, where a file says it, with none."""
     of_lab, of_machine = ("hosts", "rate", "cuts"), ("backend", "ranks", "gpus", "profile")
     for name in of_machine if in_lab else of_lab:
-        if _is_given(context, name):
+        if is_given(context, name):
             option = "--" + name.removesuffix("s") if name == "cuts" else f"--{name}"
             raise click.UsageError(
                 f"{option} is {'not ' if in_lab else ''}for the lab: {'leave it out' if in_lab else 'add --lab'}"
             )
     if in_lab and context.params["topology"] is not None:
         for name in ("hosts", "rate"):
-            if _is_given(context, name):
+            if is_given(context, name):
                 raise click.UsageError(f"--{name} is for a lab without SPEC.toml, which says by itself what to build")
-
-
-def _is_given(context: click.Context, name: str) -> bool:
-    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def _pair(option: str, text: str, example: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ import click
 
 from sim.cli_ddp import MODEL_HELP
 from topo.cli_common import Output, TopologyArgument, finite, note, output_options
+from validate.cli_options import measuring_options
 
 if TYPE_CHECKING:
     from topo.cluster import Cluster
@@ -60,24 +61,7 @@ RANKS_BY_DEFAULT = 4
     show_default=True,
     help="Without TOPOLOGY: what is measured alone to know what collectives cost.",
 )
-@click.option("-n", "--iterations", type=click.IntRange(min=1), default=10, show_default=True, help="Timed steps.")
-@click.option("-w", "--warmups", type=click.IntRange(min=0), default=2, show_default=True, help="Steps before them.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1, 1e6),
-    callback=finite,
-    default=300,
-    show_default=True,
-    help="Seconds for all of it.",
-)
-@click.option(
-    "--tolerance",
-    type=click.FloatRange(0, 1e6),
-    callback=finite,
-    default=0.1,
-    show_default=True,
-    help="Until LOW or HIGH.",
-)
+@measuring_options(iterations=10, warmups=2, timeout_s=300, tolerance=0.1, called="steps")
 @click.option("--profile", default="auto", show_default=True, help="For TOPOLOGY: auto, ideal, or a JSON file.")
 @output_options("table", "json", "csv", "md")
 @click.pass_context

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from sim.cli_options import size_options
-from topo.cli_common import Output, finite, note, output_options
+from topo.cli_common import Output, note, output_options
+from validate.cli_options import is_given, measuring_options
 
 FINDING = 1
 DEFAULT_ALGORITHMS = ("ring", "tree", "parameter-server", "builtin")
@@ -29,24 +30,7 @@ DEFAULT_ALGORITHMS = ("ring", "tree", "parameter-server", "builtin")
 @click.option(
     "--chunks", type=click.IntRange(1, 4096), default=1, show_default=True, help="Pipeline chunks per tree or server."
 )
-@click.option("-n", "--iterations", type=click.IntRange(min=1), default=3, show_default=True, help="Timed runs.")
-@click.option("-w", "--warmups", type=click.IntRange(min=0), default=1, show_default=True, help="Runs before them.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1, 1e6),
-    callback=finite,
-    default=600,
-    show_default=True,
-    help="Seconds for all of it.",
-)
-@click.option(
-    "--tolerance",
-    type=click.FloatRange(0, 1e6),
-    callback=finite,
-    default=0.1,
-    show_default=True,
-    help="Until LOW or HIGH.",
-)
+@measuring_options(iterations=3, warmups=1, timeout_s=600, tolerance=0.1)
 @size_options("1M", "16M", 4)
 @output_options("table", "json", "csv", "md")
 @click.pass_context
@@ -80,7 +64,7 @@ def lab(
     from validate.lab.trial import Request
     from validate.status_line import status_line
 
-    given = [name for name in ("hosts", "rate") if _is_given(context, name)]
+    given = [name for name in ("hosts", "rate") if is_given(context, name)]
     if spec is not None and given:
         raise click.UsageError(f"--{given[0]} is for the default fabrics, {spec} says by itself what to build")
     request = Request(sizes, _names(algorithms), iterations, warmups, chunks, timeout, tolerance)
@@ -91,10 +75,6 @@ def lab(
     for sentence in report.notes(found):
         note(sentence)
     context.exit(FINDING if report.has_finding(found) else 0)
-
-
-def _is_given(context: click.Context, name: str) -> bool:
-    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def _names(given: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from sim.cli_options import size_options
 from topo.cli_common import FABRIC_HELP, Output, finite, note, output_options
+from validate.cli_options import measuring_options
 
 
 @click.command("run", short_help="Measure here; predicted beside measured.")
@@ -43,26 +44,9 @@ from topo.cli_common import FABRIC_HELP, Output, finite, note, output_options
 @click.option("--protocol", "protocols", multiple=True, metavar="LIST", help="Force NCCL's: ll, ll128, simple.")
 @click.option("--cuda-graph", is_flag=True, help="Measure replays of a CUDA graph, without launches of kernels.")
 @click.option("--chunks", type=click.IntRange(min=1), help="Pipeline chunks per tree or server.")
-@click.option("-n", "--iterations", type=click.IntRange(min=1), default=20, show_default=True, help="Timed runs.")
-@click.option("-w", "--warmups", type=click.IntRange(min=0), default=5, show_default=True, help="Runs before them.")
+@measuring_options(iterations=20, warmups=5, timeout_s=300, tolerance=0.25)
 @click.option("--dtype", "-d", default="float32", show_default=True, help="Type of the elements.")
 @click.option("--reduction", default="sum", show_default=True, help="sum, avg, min or max.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(1, 1e6),
-    callback=finite,
-    default=300,
-    show_default=True,
-    help="Seconds for all of it.",
-)
-@click.option(
-    "--tolerance",
-    type=click.FloatRange(0, 1e6),
-    callback=finite,
-    default=0.25,
-    show_default=True,
-    help="Until LOW or HIGH.",
-)
 @click.option(
     "--min-ratio",
     type=click.FloatRange(0, 1, min_open=True),

@@ -87,7 +87,7 @@ def test_the_default_fabrics_are_uniform_one_slow_link_and_two_racks() -> None:
     assert {cable.rate_bytes_per_s for cable in uniform.cables} == {25e6}
     assert [cable.rate_bytes_per_s for cable in slow.cables] == [25e6, 25e6, 25e6, pytest.approx(25e6 / 3)]
     assert racks.switches == ("rack0", "rack1")
-    assert racks.cables[-1] == Cable("rack0", "rack1", 12.5e6)
+    assert racks.cables[-1] == Cable("rack0", "rack1", pytest.approx(2 * 25e6 / 3))
 
 
 @pytest.mark.parametrize("num_hosts", range(2, 17))

@@ -19,7 +19,7 @@ MOST_HOSTS = 16
 SLOW_SHARE = 3
 """The one slow link of a default fabric gets the rate over this."""
 
-OVERSUBSCRIPTION = 4
+OVERSUBSCRIPTION = 3
 """What the hosts of a rack could send together, over what its uplink carries."""
 
 
@@ -144,7 +144,7 @@ def slow_link(num_hosts: int, rate_bytes_per_s: float) -> Fabric:
 
 
 def two_racks(num_hosts: int, rate_bytes_per_s: float) -> Fabric:
-    """Hosts in two racks; the uplink between them carries a quarter of what one rack's hosts could send together."""
+    """Hosts in two racks; the uplink between them carries a third of what one rack's hosts could send together."""
     hosts = host_names(num_hosts)
     in_first = (num_hosts + 1) // 2
     racks = ["rack0"] * in_first + ["rack1"] * (num_hosts - in_first)

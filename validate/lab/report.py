@@ -105,7 +105,7 @@ def _of_trial(trial: Trial) -> list[str]:
         found.append(
             f"{trial.fabric}: limits of {limits} discovered; messages alone, no collective was looked at, get "
             f"{facts.both_ways_share:.1%} of a limit both ways ({facts.one_way_share:.1%} one way), one of 8 bytes "
-            f"takes {facts.message_s * 1e6:.0f} us, an in-cast of 1 MiB from each takes {facts.in_cast_s * 1e3:.0f} ms where "
+            f"takes {facts.message_s * 1e6:.0f} us, an in-cast of 1 MiB each {facts.in_cast_s * 1e3:.0f} ms where "
             f"{facts.in_cast_expected_s * 1e3:.0f} ms are expected"
         )
         if facts.is_crowded:

@@ -1,0 +1,74 @@
+"""Options of all commands that measure: how often, for how long at most, and what still counts as predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from topo.cli_common import finite
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+LONGEST_S = 1e6
+
+
+def measuring_options(
+    *,
+    iterations: int | None,
+    warmups: int,
+    timeout_s: float,
+    tolerance: float,
+    most_tolerance: float = 1e6,
+    called: str = "runs",
+    iterations_help: str = "",
+    tolerance_help: str = "Until LOW or HIGH.",
+) -> Callable[[Command], Command]:
+    """Gives a command -n, -w, --timeout and --tolerance with these defaults; `called` is what it repeats."""
+    options = (
+        click.option(
+            "-n",
+            "--iterations",
+            type=click.IntRange(min=1),
+            default=iterations,
+            show_default=iterations is not None,
+            help=iterations_help or f"Timed {called}.",
+        ),
+        click.option(
+            "-w",
+            "--warmups",
+            type=click.IntRange(min=0),
+            default=warmups,
+            show_default=True,
+            help=f"{called.capitalize()} before them.",
+        ),
+        click.option(
+            "--timeout",
+            type=click.FloatRange(1, LONGEST_S),
+            callback=finite,
+            default=timeout_s,
+            show_default=True,
+            help="Seconds for all of it.",
+        ),
+        click.option(
+            "--tolerance",
+            type=click.FloatRange(0, most_tolerance),
+            callback=finite,
+            default=tolerance,
+            show_default=True,
+            help=tolerance_help,
+        ),
+    )
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def is_given(context: click.Context, name: str) -> bool:
+    """Whether the user gave that parameter, and it is not its default."""
+    return context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
