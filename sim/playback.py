@@ -87,7 +87,7 @@ class Playback:
 
 
 def plan_of(simulator: Simulator, prediction: Prediction, asked: str) -> Plan | None:
-    """The plan behind a prediction, None where nothing here runs its algorithm (NVLS).
+    """The plan behind a prediction, None where no schedule here is its algorithm.
 
     `asked` is the algorithm's name as the user gave it, such as `auto`.
     """
@@ -146,8 +146,11 @@ def _agents(simulator: Simulator, plan: Plan) -> tuple[tuple[str, ...], tuple[st
     if isinstance(machine, Topology):
         ids = (*machine.gpu_ids, *plan.helpers)
         return ids, tuple(machine.device(device_id).name for device_id in ids)
-    places = [machine.place_of(rank) for rank in range(plan.num_ranks)]
-    local = [(where, machine.node.gpu_ids[local_rank]) for where, local_rank in places]
-    local += [(0, helper) for helper in plan.helpers]
-    ids = tuple(machine.device_id(where, device_id) for where, device_id in local)
-    return ids, tuple(machine.device_id(where, machine.node.device(device_id).name) for where, device_id in local)
+    ranks = [machine.place_of(rank) for rank in range(plan.num_ranks)]
+    local = [(where, machine.node.gpu_ids[local_rank]) for where, local_rank in ranks]
+    # A helper without its node stands in the first.
+    inside = {device.id for device in machine.node.devices}
+    helpers = tuple(machine.device_id(0, helper) if helper in inside else helper for helper in plan.helpers)
+    ids = tuple(machine.device_id(*place) for place in local)
+    names = tuple(machine.device_id(where, machine.node.device(device_id).name) for where, device_id in local)
+    return (*ids, *helpers), (*names, *helpers)

@@ -27,6 +27,14 @@ _NAMES: Mapping[str, Mapping[int, Words]] = {
         REDUCE: ("reduce-scatter, in nodes then across", _PASS_ON[REDUCE]),
         COPY: ("all-gather, across then in nodes", _PASS_ON[COPY]),
     },
+    "nvls": {
+        REDUCE: ("reduce, in the switch", "all send, the switch reduces"),
+        COPY: ("multicast, by the switch", "the switch sends, all copy"),
+    },
+    "nvls-tree": {
+        REDUCE: ("reduce, in switches then up the tree", "all send, switches reduce"),
+        COPY: ("multicast, down the tree then by switches", "switches send, all copy"),
+    },
     "direct": {COPY: ("exchange", "all send, all copy")},
 }
 _OTHERWISE: Mapping[int, Words] = {REDUCE: ("reduce", _PASS_ON[REDUCE]), COPY: ("copy", _PASS_ON[COPY])}
