@@ -33,8 +33,7 @@ def of_session(session: Session, backend: str, *, gates: bool) -> list[str]:
     compared = [row for row in session.comparisons if row is not None]
     notes = [*_point_to_point(session), *legend(compared)]
     if found.measurements and not compared:
-        name = found.measurements[0].workload.collective
-        notes.append(f"nothing is predicted: what runs {name} here is not known, so that only measured times are shown")
+        notes += _why_nothing(found.measurements[0], backend)
     if backend == "gloo":
         notes += noise(session)
     if found.point_to_point is not None:
@@ -53,6 +52,16 @@ def of_session(session: Session, backend: str, *, gates: bool) -> list[str]:
         kept = counted(len(found.measurements), "result")
         notes.append(f"{found.failure}; {kept} so far {'is' if len(found.measurements) == 1 else 'are'} kept")
     return notes
+
+
+def _why_nothing(row: Measurement, backend: str) -> list[str]:
+    """Why no row is predicted, where nobody has said it yet."""
+    if row.num_ranks < 2:
+        return ["nothing is predicted: one rank has nobody to send to, its times are what a call costs"]
+    if backend != "gloo":
+        return []
+    name = row.workload.collective
+    return [f"nothing is predicted: what runs {name} here is not known, so that only measured times are shown"]
 
 
 def of_comparisons(comparisons: Sequence[Comparison], num_nodes: int = 1) -> list[str]:
@@ -116,7 +125,7 @@ def noise(session: Session) -> list[str]:
     return [
         *crowded,
         f"{share}: samples spread by ± {statistics.median(spreads):.0%} in the median row, ± {max(spreads):.0%} at "
-        f"worst, and more from run to run; a verdict says no more than that{of_these if off else ''}"
+        f"worst, and more from run to run; a verdict says no more than that{of_these if off else ''}",
     ]
 
 

@@ -209,3 +209,43 @@ def test_a_run_says_what_cannot_be_predicted_what_is_wrong_and_why_it_ended() ->
         f"WRONG result: {LONGEST_NAME} all_reduce of {1 << 20} bytes",
         "rank 1 died; 1 result so far is kept",
     ]
+
+
+def test_one_rank_has_nobody_to_send_to() -> None:
+    alone = replace(measured(1.0), num_ranks=1)
+    told = sentences.of_session(Session(MeasurementSet("x", (alone,)), (None,)), "nccl", gates=False)
+    assert told[0].startswith("nothing is predicted: one rank has nobody to send to")
+
+
+def test_samples_far_off_are_told_and_noise_is_not() -> None:
+    usual = [1.0, 1.01, 0.99, 1.02, 0.98] * 4
+    calm, spiked = measured(*usual), measured(*usual, 3.0)
+    assert (calm.num_outliers, spiked.num_outliers) == (0, 1)
+    assert sentences.outliers([calm]) == []
+    (sentence,) = sentences.outliers([calm, spiked])
+    assert sentence.startswith("outliers: 1 sample in 1 row far off, up to 3 times the median")
+    assert measured(1.0, 1.0, 1.0).num_outliers == 0
+    assert measured(1.0).num_outliers == 0
+
+
+@given(st.lists(times, min_size=2, max_size=30))
+def test_higher_percentiles_are_slower(samples_s: list[float]) -> None:
+    row = measured(*samples_s)
+    assert row.p90_s is not None
+    assert row.p95_s is not None
+    assert row.p99_s is not None
+    tiny = 1e-12
+    assert row.p90_s <= row.p95_s + tiny <= row.p99_s + 2 * tiny <= max(samples_s) + 3 * tiny
+
+
+def test_where_busbw_is_no_speed_of_a_wire_what_the_link_carried_is_told() -> None:
+    row = compared(measured(1e-3, num_bytes=1 << 20), 1e-3)
+    assert row.wire_bytes_per_s == pytest.approx(1e9)
+    (sentence,) = sentences.wire([row])
+    assert sentence.startswith(
+        "busbw is no speed of a wire here: at 1 MiB a-link-with-a-long-name->another carried 1 GB/s"
+    )
+    busbw = row.measurement.busbw_bytes_per_s
+    same = replace(row.prediction, link_loads=(LinkLoad("x", busbw * 1e-3, 1e9, 1.0),))
+    assert sentences.wire([replace(row, prediction=same)]) == []
+    assert sentences.wire([compared(measured(1e-3), 1e-3, busy_fraction=0.1)]) == []
