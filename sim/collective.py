@@ -30,6 +30,7 @@ class Collective:
 
     `before(n, k)` and `after(n, k)` are boolean masks of shape (n ranks, k chunks). `busbw_factor(n)` turns algbw
     into busbw as nccl-tests defines it (doc/PERFORMANCE.md there); the size is max(send, receive) bytes of one rank.
+    With `own_buffers` every rank sends a buffer of its own, and the chunks are those of all these buffers.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Collective:
     busbw_factor: Callable[[int], float]
     reduces: bool
     aliases: tuple[str, ...] = ()
+    own_buffers: bool = False
 
 
 def _all(num_ranks: int, num_chunks: int) -> Mask:
@@ -74,6 +76,13 @@ def _receiver(num_ranks: int, num_chunks: int) -> Mask:
     return np.equal.outer(np.arange(num_ranks), np.arange(num_chunks) % num_ranks)
 
 
+def _next(num_ranks: int, num_chunks: int) -> Mask:
+    """What rank r owns, rank r + 1 needs."""
+    import numpy as np
+
+    return np.roll(_owner(num_ranks, num_chunks), 1, axis=0)
+
+
 def _share(num_ranks: int) -> float:
     return (num_ranks - 1) / num_ranks
 
@@ -101,7 +110,10 @@ COLLECTIVES: dict[str, Collective] = {
         Collective("all_gather", _owner, _all, _share, False, ("allgather", "all_gather_perf", "MPI_Allgather")),
         Collective("broadcast", _root, _all, _one, False, ("bcast", "broadcast_perf", "MPI_Bcast")),
         Collective("reduce", _all, _root, _one, True, ("reduce_perf", "MPI_Reduce")),
-        Collective("all_to_all", _sender, _receiver, _share, False, ("alltoall", "alltoall_perf", "MPI_Alltoall")),
+        Collective(
+            "all_to_all", _sender, _receiver, _share, False, ("alltoall", "alltoall_perf", "MPI_Alltoall"), True
+        ),
+        Collective("sendrecv", _owner, _next, _one, False, ("send_recv", "sendrecv_perf", "MPI_Sendrecv"), True),
     )
 }
 

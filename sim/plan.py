@@ -79,15 +79,17 @@ def in_order(
 ) -> Plan:
     """The plan that takes ranks in their natural order, for a machine on which any order is as good.
 
-    `collective` None is the first of those that the algorithm runs.
+    `collective` None is the first of those that the algorithm runs. What needs a switch is given that of a description.
     """
     from sim.algorithms import algorithm as find_algorithm
 
+    row = find_algorithm(algorithm)
     return Plan(
         algorithm=algorithm,
         num_ranks=num_ranks,
         rings=(tuple(range(num_ranks)),) * num_channels,
-        collective=collective or find_algorithm(algorithm).collectives[0],
+        collective=collective or row.collectives[0],
+        helpers=("SW0",) if row.in_switch else (),
         num_chunks=num_chunks,
         planner="natural order",
     )

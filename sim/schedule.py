@@ -8,7 +8,7 @@ COPY. Everything else (who waits for whom, bytes, routes, time) is derived from 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -47,6 +47,17 @@ class Rows:
         """From (step, src, dst, chunk, op, channel) tuples."""
         table = np.array(list(rows), dtype=np.int32).reshape(-1, len(COLUMNS))
         return cls(*(np.ascontiguousarray(column) for column in table.T))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """The rows of all parts, one after the other."""
+        if not parts:
+            return cls.of(())
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
+
+    def shifted(self, steps: int) -> Rows:
+        """The same rows so many steps later."""
+        return replace(self, step=self.step + np.int32(steps))
 
     def by_step(self) -> Iterator[Rows]:
         """The rows of each step in turn; the rows must be ordered by step, as `Schedule.rows` gives them."""
@@ -108,8 +119,8 @@ class Schedule:
 
     @property
     def num_buffers(self) -> int:
-        """How many buffers the chunks are cut from: one that all ranks share, or one of each rank in an all-to-all."""
-        return self.num_ranks if self.collective == "all_to_all" else 1
+        """How many buffers the chunks are cut from: one that all ranks share, or one of each rank."""
+        return self.num_ranks if collective(self.collective).own_buffers else 1
 
     def chunk_bytes(self, workload: Workload) -> npt.NDArray[np.int64]:
         """Bytes of each chunk, shape (num_chunks,)."""
@@ -155,9 +166,7 @@ class Schedule:
     @cached_property
     def _messages(self) -> tuple[Rows, Column]:
         parts = [self.unroll(block, np.arange(block.repeat, dtype=np.int32)) for block in self.blocks]
-        if not parts:
-            return Rows.of(()), np.zeros(0, dtype=np.int32)
-        joined = Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
+        joined = Rows.joined(parts)
         spans = np.repeat([block.span for block in self.blocks], [len(part) for part in parts]).astype(np.int32)
         if np.all(joined.step[1:] >= joined.step[:-1]):
             return joined, spans

@@ -131,6 +131,11 @@ class Request:
             raise MeasurementError(
                 f"--executor builtin: {self.backend} has no {name} that it could be told to run, leave --executor out"
             )
+        if name in ALGORITHMS and ALGORITHMS[name].in_switch and (not by_nccl or self.executor == POINT_TO_POINT):
+            raise MeasurementError(
+                f"{name} runs inside a switch, which messages between processes cannot use: measure it by NCCL itself "
+                "(--backend nccl), or choose another --algorithm"
+            )
         if self.executor == POINT_TO_POINT and name not in ALGORITHMS:
             raise MeasurementError(f"--executor point-to-point: {name} is NCCL's own and has no schedule here")
         return BUILTIN if by_nccl and self.executor != POINT_TO_POINT else POINT_TO_POINT
@@ -162,7 +167,7 @@ def collectives_of(way: Way) -> tuple[str, ...]:
 def algorithms_for(collective: str) -> tuple[str, ...]:
     """What can run a collective (by its own name): the library's call, and those of ALGORITHMS that are made for it."""
     found = [BUILTIN] if collective in BUILTIN_IN_PARTS else []
-    return (*found, *(name for name, row in ALGORITHMS.items() if collective in row.collectives))
+    return (*found, *(name for name, row in ALGORITHMS.items() if collective in row.collectives and not row.in_switch))
 
 
 def workloads_of(

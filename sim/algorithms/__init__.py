@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sim.algorithms.direct import direct
 from sim.algorithms.halving_doubling import halving_doubling
 from sim.algorithms.hierarchical import hierarchical
+from sim.algorithms.nvls import nvls, nvls_tree
 from sim.algorithms.parameter_server import parameter_server
 from sim.algorithms.ring import ring
 from sim.algorithms.tree import tree
@@ -18,12 +19,16 @@ from topo.errors import NameChoiceError
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """One algorithm: how a schedule is built, which collectives it runs, and which of these as a pipeline of chunks."""
+    """One algorithm: how a schedule is built, which collectives it runs, and which of these as a pipeline of chunks.
+
+    With `in_switch` it needs switches that reduce and multicast, as helpers.
+    """
 
     name: str
     build: Callable[[Plan], Schedule]
     collectives: tuple[str, ...] = ("all_reduce",)
     pipelined: tuple[str, ...] = ()
+    in_switch: bool = False
 
     def pipelines(self, collective: str) -> bool:
         """Whether the number of chunks of that collective is free to choose."""
@@ -43,7 +48,9 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm("parameter-server", parameter_server, pipelined=("all_reduce",)),
         Algorithm("halving-doubling", halving_doubling),
         Algorithm("hierarchical", hierarchical),
-        Algorithm("direct", direct, ("all_to_all",)),
+        Algorithm("nvls", nvls, *2 * (("all_reduce", "reduce_scatter", "all_gather"),), in_switch=True),
+        Algorithm("nvls-tree", nvls_tree, pipelined=("all_reduce",), in_switch=True),
+        Algorithm("direct", direct, ("all_to_all", "sendrecv")),
     )
 }
 

@@ -1,4 +1,4 @@
-"""Direct all-to-all: every rank sends each other rank its chunk, all sends posted at once."""
+"""Direct sends, all posted at once: from every rank to each other (all-to-all), or to the next one (send-receive)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from sim.schedule import COPY, Block, Rows, Schedule
 
 
 def direct(plan: Plan) -> Schedule:
-    """One block of one step: rank r sends chunk r * n + d to rank d, for every d but r."""
+    """One block of one step: rank r sends chunk r * n + d to rank d, for every d but r; or chunk r to rank r + 1."""
     num_ranks = plan.num_ranks
+    if plan.collective == "sendrecv":
+        pairs = [(0, rank, (rank + 1) % num_ranks, rank, COPY, 0) for rank in range(num_ranks)]
+        return Schedule(plan.collective, num_ranks, num_ranks, (Block(Rows.of(pairs)),) if num_ranks > 1 else ())
     src, offset = np.divmod(np.arange(num_ranks * (num_ranks - 1), dtype=np.int32), max(num_ranks - 1, 1))
     dst = (src + 1 + offset) % num_ranks
     nothing = np.zeros(len(src), dtype=np.int32)

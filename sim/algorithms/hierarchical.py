@@ -39,13 +39,19 @@ def hierarchical(plan: Plan) -> Schedule:
 
 def _orders(plan: Plan) -> Column:
     """The rank of each channel, node and place: the distinct cycles inside the first node, repeated in every node."""
+    cycles = np.array(list(inner_cycles(plan)), dtype=np.int32)
+    return np.array(plan.groups, dtype=np.int32)[:, cycles].swapaxes(0, 1)
+
+
+def inner_cycles(plan: Plan) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """The distinct cycles of the plan's rings inside the first group, by place, each with a ring that has it."""
     places = {rank: place for place, rank in enumerate(plan.groups[0])}
-    cycles = {}
+    cycles: dict[tuple[int, ...], tuple[int, ...]] = {}
     for ring_order in plan.rings:
         inside = [places[rank] for rank in ring_order if rank in places]
         start = inside.index(0)
-        cycles[(*inside[start:], *inside[:start])] = None
-    return np.array(plan.groups, dtype=np.int32)[:, np.array(list(cycles), dtype=np.int32)].swapaxes(0, 1)
+        cycles.setdefault((*inside[start:], *inside[:start]), ring_order)
+    return cycles
 
 
 def _inside(order: Column, first_step: int, lead: int, op: int) -> Block:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.plan import Plan, bundled
-from sim.schedule import COLUMNS, COPY, REDUCE, Block, Rows, Schedule
+from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
 
 Parents = npt.NDArray[np.int32]
 
@@ -24,8 +24,8 @@ def tree(plan: Plan) -> Schedule:
     Without trees in the plan, c channels make 2 * c of them over the channels' orders. Tree t has the chunks t,
     t + trees, ... Equal channels are bundled.
     """
-    parts = [_one_chunk(parents, order, index) for index, (parents, order) in enumerate(_trees(plan))]
-    rows = Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS))
+    parts = [one_chunk(parents, order, index) for index, (parents, order) in enumerate(_trees(plan))]
+    rows = Rows.joined(parts)
     repeat = plan.num_chunks if len(rows) else 0
     block = Block(rows, repeat=repeat, step_shift=1, chunk_shift=len(parts))
     return Schedule(plan.collective, plan.num_ranks, len(parts) * plan.num_chunks, (block,) if repeat else ())
@@ -58,7 +58,7 @@ def double_binary_parents(num_ranks: int) -> tuple[Parents, Parents]:
     return first, second
 
 
-def _one_chunk(parents: Parents, order: Parents, index: int) -> Rows:
+def one_chunk(parents: Parents, order: Parents, index: int) -> Rows:
     """The rows of one chunk: each position sends up once its children have, then the result comes down."""
     child = np.flatnonzero(parents != ROOT)
     parent = parents[child]

@@ -15,6 +15,7 @@ import numpy as np
 from sim.engines.indexing import distinct, offsets
 from sim.engines.routes import Floats, Pairs, Router, Routes, effective_rates, latency_of
 from topo.cluster import Cluster
+from topo.errors import TopologyError
 from topo.topology import Device
 
 if TYPE_CHECKING:
@@ -22,24 +23,31 @@ if TYPE_CHECKING:
 
 
 class ClusterLinks:
-    """Names, rates and routes of a cluster's links; `helpers` are devices of the first node that run agents too."""
+    """Names, rates and routes of a cluster's links; `helpers` are devices that run agents too.
+
+    A helper is called as in the explicit cluster, `node3/NVS0`, or without its node where that is the first.
+    """
 
     def __init__(
         self, cluster: Cluster, profile: Profile, helpers: Sequence[str], *, peer_to_peer: bool = True
     ) -> None:
         """Nothing is searched yet."""
         self._cluster, self._profile = cluster, profile
-        self._places = [*cluster.node.gpu_ids, *helpers]
+        found = [_located(helper, cluster) for helper in helpers]
+        devices = list(dict.fromkeys(device for _, device in found))
+        self._places = [*cluster.node.gpu_ids, *devices]
+        self._helper_node = np.array([node for node, _ in found], dtype=np.int64)
+        self._helper_place = np.array([devices.index(device) for _, device in found], dtype=np.int64)
         self._inside, self._ports = len(cluster.node.links), 2 * len(cluster.nics)
         self._fabric_at = cluster.count * (self._inside + self._ports)
         self._fabric = cluster.fabric_links()
         self._router = Router(cluster.node, peer_to_peer=peer_to_peer)
-        self._nic_number = self._nearest_nics(len(helpers))
+        self._nic_number = self._nearest_nics(len(devices))
 
     def agents(self) -> list[Device]:
         """The device of each agent, of its own node's template."""
         node = self._cluster.node
-        helpers = self._places[node.num_ranks :]
+        helpers = (self._places[node.num_ranks + place] for place in self._helper_place.tolist())
         return [node.device(place) for place in (*node.gpu_ids * self._cluster.count, *helpers)]
 
     def rates(self) -> Floats:
@@ -94,8 +102,11 @@ class ClusterLinks:
     def _locate(self, agent: Pairs) -> tuple[Pairs, Pairs]:
         """Node and place in it."""
         size, num_ranks = self._cluster.node.num_ranks, self._cluster.num_ranks
-        is_rank = agent < num_ranks
-        return np.where(is_rank, agent // size, 0), np.where(is_rank, agent % size, agent - num_ranks + size)
+        node, place = agent // size, agent % size
+        helps = np.flatnonzero(agent >= num_ranks)
+        which = agent[helps] - num_ranks
+        node[helps], place[helps] = self._helper_node[which], size + self._helper_place[which]
+        return node, place
 
     def _template(self, src: int, dst: int, crosses: bool) -> tuple[tuple[int, ...], float]:
         """Links and latency of the way from place to place, in one node or from one to another.
@@ -120,3 +131,13 @@ class ClusterLinks:
         ranks = range(self._cluster.node.num_ranks)
         nearest = [number[self._cluster.nic_of(rank).id] if number else 0 for rank in ranks]
         return np.array([*nearest, *[0] * num_helpers], dtype=np.int64)
+
+
+def _located(helper: str, cluster: Cluster) -> tuple[int, str]:
+    """The node of a helper and its name in there."""
+    if any(helper == device.id for device in cluster.node.devices):
+        return 0, helper
+    where, _, name = helper.partition("/")
+    if not where.removeprefix("node").isdecimal():
+        raise TopologyError(f"{cluster.name} has no device {helper}: helpers are called as in its nodes, or node3/NAME")
+    return int(where.removeprefix("node")), name

@@ -118,7 +118,7 @@ def _with_reduce_links(
     profile: Profile,
 ) -> Network:
     """The network with one pseudo-link per agent whose reductions the profile bounds."""
-    bounds = {"gpu": profile.gpu_reduce_bytes_per_s}
+    bounds = {"gpu": profile.gpu_reduce_bytes_per_s, "nvswitch": None, "net_switch": None}
     bound = [bounds.get(device.kind, profile.host_reduce_bytes_per_s) for device in agents]
     bounded = [agent for agent, rate in enumerate(bound) if rate is not None]
     reduce_link = np.full(len(agents), -1, dtype=np.int32)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from sim.engines.dependencies import groups_of
 from sim.engines.indexing import Ints, distinct, offsets, ragged
 from sim.engines.messages import Waiting, latest, waiting
-from sim.schedule import COLUMNS, Block, Rows, Schedule
+from sim.schedule import Block, Rows, Schedule
 from topo.errors import ScheduleError
 
 NOTHING = -1
@@ -146,7 +146,7 @@ class _Sample:
                 for rows, span in _between(schedule, block)
             ]
         lengths = [len(rows) for _, _, rows, _ in parts]
-        rows = Rows(*(np.concatenate([getattr(part, name) for _, _, part, _ in parts]) for name in COLUMNS))
+        rows = Rows.joined([part for _, _, part, _ in parts])
         self.offset = offsets([len(block.rows) for block in blocks]).tolist()
         self.block = np.repeat([block for block, _, _, _ in parts], lengths)
         self.period = np.repeat([period for _, period, _, _ in parts], lengths)

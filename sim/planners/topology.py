@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.algorithms import algorithm as find_algorithm
+from sim.algorithms.hierarchical import inner_cycles
 from sim.plan import Plan
 from sim.planners.options import Options
 from sim.planners.rings import Order, ring_orders
+from sim.planners.switches import nodes_of, with_switches
 from topo.cluster import Cluster
 from topo.errors import NameChoiceError, ScheduleError, TopologyError, UnitError
 from topo.topology import Topology
@@ -67,7 +69,10 @@ class TopologyPlanner:
         if algorithm == "halving-doubling":
             return replace(draft, rings=orders[:1])
         if algorithm == "hierarchical":
-            return replace(draft, groups=nodes_of(self._machine))
+            draft = replace(draft, groups=nodes_of(self._machine))
+            return replace(draft, rings=tuple(inner_cycles(draft).values()))
+        if find_algorithm(algorithm).in_switch:
+            draft = with_switches(replace(draft, rings=orders[:1]), self._machine)
         if find_algorithm(algorithm).pipelines(workload.collective):
             return replace(draft, num_chunks=options.num_chunks or pipeline_chunks(self._network(), workload, draft))
         return draft
@@ -90,35 +95,17 @@ def pipeline_chunks(network: Network, workload: Workload, draft: Plan) -> int:
     """
     if draft.num_ranks < 2:
         return 1
-    is_chain = draft.algorithm == "ring"
-    depth = draft.num_ranks - 1 if is_chain else 2 * math.ceil(math.log2(draft.num_ranks))
-    share = workload.num_bytes / (draft.num_channels if is_chain else 2 * draft.num_channels)
+    depth, num_pipelines = 2 * math.ceil(math.log2(draft.num_ranks)), 2 * draft.num_channels
+    if draft.algorithm == "ring":
+        depth, num_pipelines = draft.num_ranks - 1, draft.num_channels
+    if draft.helpers:
+        depth, num_pipelines = 2 + 2 * math.ceil(math.log2(len(draft.groups))), len(draft.helpers) // len(draft.groups)
+    share = workload.num_bytes / num_pipelines
     first = network.routes(np.array(draft.rings[0][:1]), np.array(draft.rings[0][1:2]))
     rate, latency_s = float(network.bandwidth_bytes_per_s[first.links].min()), float(first.latency_s[0])
     if latency_s <= 0:
         return MOST_CHUNKS
     return max(1, min(MOST_CHUNKS, round(math.sqrt(depth * share / (latency_s * rate)))))
-
-
-def nodes_of(machine: Topology | Cluster) -> tuple[tuple[int, ...], ...]:
-    """The ranks of each node, nodes in the order of their first ranks; TopologyError where nodes differ in number.
-
-    The nodes of a topology are its hosts.
-    """
-    if isinstance(machine, Cluster):
-        size = machine.node.num_ranks
-        return tuple(tuple(range(node * size, (node + 1) * size)) for node in range(machine.count))
-    ranks: dict[str | None, list[int]] = {}
-    for rank, gpu_id in enumerate(machine.gpu_ids):
-        ranks.setdefault(machine.device(gpu_id).host, []).append(rank)
-    sizes = {host: len(found) for host, found in ranks.items()}
-    if len(set(sizes.values())) > 1:
-        said = ", ".join(f"{host or 'no host'} {size}" for host, size in sizes.items())
-        raise TopologyError(
-            f"hierarchical needs as many ranks on each node, here are {said}: choose them with --gpus, or another "
-            "--algorithm"
-        )
-    return tuple(tuple(found) for found in ranks.values())
 
 
 def place_servers(machine: Topology | Cluster, text: str) -> tuple[tuple[int, ...], tuple[str, ...]]:

@@ -17,7 +17,10 @@ def natural(way: tuple[str, str], num_ranks: int, num_channels: int = 1, num_chu
     """The plan of an algorithm for a collective over ranks in their natural order."""
     algorithm, collective = way
     plan = in_order(algorithm, num_ranks, collective=collective, num_channels=num_channels, num_chunks=num_chunks)
-    return replace(plan, groups=nodes(num_ranks)) if algorithm == "hierarchical" else plan
+    if algorithm not in ("hierarchical", "nvls-tree"):
+        return plan
+    groups = nodes(num_ranks)
+    return replace(plan, groups=groups, helpers=plan.helpers * len(groups))
 
 
 def nodes(num_ranks: int) -> tuple[tuple[int, ...], ...]:

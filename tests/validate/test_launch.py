@@ -31,7 +31,6 @@ from tests.validate.schedules import all_gather, recursive_doubling, reduce_scat
 from topo.errors import EnvironmentMissing, MeasurementError
 from validate import blame
 from validate import launch as launch_module
-from validate.backends import BUILTIN_IN_PARTS
 from validate.faults import Fault
 from validate.jobs import Job, Run, run_from_plain, run_to_plain
 from validate.launch import Outcome, launch
@@ -40,7 +39,7 @@ from validate.progress import RUNNING, Report
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: no processes are started")
 ALL_REDUCE = [name for name, row in ALGORITHMS.items() if "all_reduce" in row.collectives]
-OTHER_WAYS = [way for way in WAYS if way[1] in BUILTIN_IN_PARTS and way[1] != "all_reduce"]
+OTHER_WAYS = [way for way in WAYS if way[1] != "all_reduce"]
 SIZES = (8, 4 * 1001, 256 * 1024)
 """Fewer elements than ranks; a prime number of chunks' worth; large enough for gloo's large-message path."""
 
@@ -49,9 +48,9 @@ TIMEOUT_S = 120.0
 
 def schedules(num_ranks: int) -> dict[str, Schedule]:
     """Every algorithm, plain and with several channels, chunks and a server that is no rank."""
-    found = {name: in_order(name, num_ranks).schedule() for name in ALL_REDUCE}
+    found = {name: natural((name, "all_reduce"), num_ranks).schedule() for name in ALL_REDUCE}
     for name in ALL_REDUCE:
-        plan = in_order(name, num_ranks, num_channels=2, num_chunks=3)
+        plan = natural((name, "all_reduce"), num_ranks, 2, 3)
         found[f"{name}, pipelined"] = plan.schedule()
     server = replace(in_order("parameter-server", num_ranks, num_chunks=2), servers=(0, num_ranks), helpers=("host",))
     found["parameter-server, helper"] = server.schedule()

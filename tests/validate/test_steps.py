@@ -75,7 +75,8 @@ def same_as_interpreter(schedule: Schedule) -> None:
 def test_agents_together_do_what_the_interpreter_does(algorithm: str, collective: str, num_ranks: int) -> None:
     plan = natural((algorithm, collective), num_ranks, 2, 3)
     same_as_interpreter(plan.schedule())
-    same_as_interpreter(replace(plan, servers=(0, num_ranks), helpers=("numa0",)).schedule())
+    if algorithm == "parameter-server":
+        same_as_interpreter(replace(plan, servers=(0, num_ranks), helpers=("numa0",)).schedule())
 
 
 @pytest.mark.parametrize("build", [recursive_doubling, rotation, all_gather, reduce_scatter])

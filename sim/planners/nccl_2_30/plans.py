@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sim.algorithms import ALGORITHMS
 from sim.plan import Plan
 from sim.planners.nccl_2_30.front_door import environment_of, plan_machine
+from sim.planners.switches import with_switches
 from topo.errors import ScheduleError, UnitError
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class NcclPlanner:
         self, machine: Topology | Cluster, options: Options, network: Callable[[], Network] | None = None
     ) -> None:
         """Plans the machine; `network` is not asked, since NCCL counts with rates of its own."""
-        self._options = options
+        self._options, self._machine = options, machine
         self._nccl = plan_machine(machine, environment_of(options))
         self.nccl: NcclPlan | None = self._nccl
         self.notes = self._nccl.notes
@@ -95,7 +96,12 @@ class NcclPlanner:
         if choice.algorithm not in ALGORITHMS or not ALGORITHMS[choice.algorithm].pipelines(choice.collective):
             return plan
         per_channel = -(-choice.num_bytes // num_channels)
-        return replace(plan, num_chunks=options.num_chunks or -(-per_channel // choice.chunk_bytes))
+        plan = replace(plan, num_chunks=options.num_chunks or -(-per_channel // choice.chunk_bytes))
+        if not ALGORITHMS[choice.algorithm].in_switch:
+            return plan
+        heads = max(1, self._nccl.communicator.nvls_num_heads)
+        plan = replace(plan, num_chunks=options.num_chunks or -(-plan.num_chunks // heads))
+        return with_switches(plan, self._machine)
 
 
 def _cycled(channels: Sequence[T], count: int) -> tuple[T, ...]:
