@@ -27,10 +27,14 @@ LAUNCH_BOUND = 1.4
 """A smallest size that is this much slower than predicted is bound by launches, if that explains it better."""
 
 
+def hint_of(case: Case) -> str:
+    """What the source says of the machine, which may name its network."""
+    return f"{case.run.machine.machine_class} {case.run.machine.description}"
+
+
 def jobs_of_case(case: Case) -> Jobs:
     """The case's samples, one job each."""
-    run = case.run
-    facts = facts_of(case.plan, f"{run.machine.machine_class} {run.machine.description}")
+    facts = facts_of(case.plan, hint_of(case))
     version = case.nccl_version
     rows = zip(case.samples, case.choices, strict=True)
     return jobs_of(

@@ -16,7 +16,7 @@ import numpy as np
 from sim.clock.facts import NO_NETWORK, facts_of
 from sim.clock.profile import REGIMES, SCHEMA, SHIPPED, Band, FittedTerm, KernelProfile, regime_of
 from sim.clock.terms import TERMS
-from validate.clocked import Clocked, train
+from validate.clocked import Clocked, hint_of, train
 
 if TYPE_CHECKING:
     from sim.clock.fit import Fitted
@@ -42,7 +42,7 @@ def build_profile(cases: Sequence[Case]) -> KernelProfile:
     fitted = train(cases)
     sources = len({case.run.source for case in cases})
     rows = sum(len(case.samples) for case in cases)
-    seen = {facts_of(case.plan, case.run.machine.description) for case in cases}
+    seen = {facts_of(case.plan, hint_of(case)) for case in cases}
     kinds = {facts.generation for facts in seen} | {facts.fabric for facts in seen} - {NO_NETWORK}
     return KernelProfile(
         name=NAME,
