@@ -10,6 +10,7 @@ from topo.table import Cell, Column, Table
 from topo.units import format_size
 from validate.compare import TOLERANCE
 from validate.scoring.errors import REGIMES
+from validate.scoring.order import APART, pairs_of
 from validate.scoring.score import ScoredRow, ScoredRun, Scores
 from validate.words import counted
 
@@ -121,11 +122,33 @@ def worst_table(scores: Scores) -> Table:
     return Table(columns, tuple(rows), f"the {len(rows)} worst runs of {scores.ours}")
 
 
+def order_table(scores: Scores) -> Table:
+    """How often each model names the faster of two ways that a source forced."""
+    columns = (
+        Column("model", "model"),
+        Column("pairs", "num_pairs"),
+        Column("right", "num_right"),
+        Column("right %", "right_percent", ",.1f"),
+    )
+    rows = []
+    for name, (num_right, num_pairs) in _orders(scores).items():
+        rows.append((name, num_pairs, num_right, 100 * num_right / num_pairs if num_pairs else None))
+    apart = f"{100 * (APART - 1):.0f} %"
+    return Table(columns, tuple(rows), f"which of two forced ways is faster, where they differ by more than {apart}")
+
+
+def _orders(scores: Scores) -> dict[str, tuple[int, int]]:
+    """Of each model: pairs that it has in the right order, and all."""
+    pairs = {name: pairs_of(scores, name) for name in scores.models}
+    return {name: (sum(pair.is_right for pair in found), len(found)) for name, found in pairs.items()}
+
+
 def text(scores: Scores, *, terminal: bool) -> str:
-    """The tables for people: by collective, and by class of machine."""
+    """The tables for people: by collective, by class of machine, the order of ways, and the worst runs."""
     tables = (
         errors_table(scores, collective_of, "collective"),
         errors_table(scores, class_of, "machine class"),
+        order_table(scores),
         worst_table(scores),
     )
     return "\n".join(table.text(terminal=terminal) for table in tables)
@@ -139,6 +162,8 @@ def markdown(scores: Scores) -> str:
         head,
         errors_table(scores, collective_of, "collective").markdown(),
         errors_table(scores, class_of, "machine class").markdown(),
+        "Which of two ways that one source forced is faster, by model:\n",
+        order_table(scores).markdown(),
         f"The {len(worst(scores))} runs with the largest median error of `{scores.ours}`:\n",
         worst_table(scores).markdown(),
     ]
@@ -161,6 +186,10 @@ def document(scores: Scores, set_aside: Sequence[SetAside], remarks: Sequence[st
             "machine_classes": scores.errors(scores.ours, class_of),
             "baselines": {name: summaries[name] for name in scores.baselines},
             "baseline_machine_classes": {name: scores.errors(name, class_of) for name in scores.baselines},
+            "ordering": {
+                name: {"num_pairs": num_pairs, "num_right": num_right}
+                for name, (num_right, num_pairs) in _orders(scores).items()
+            },
             "datasets": [_dataset(scores, run) for run in scores.runs],
             "set_aside": list(set_aside),
             "remarks": list(remarks),
