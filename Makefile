@@ -72,6 +72,7 @@ runs: setup
 
 profiles: setup
 	$(RUN) -m validate.profiles
+	$(RUN) -m validate.scoring.left_out
 
 format: setup
 	$(RUN) -m ruff format .

@@ -72,7 +72,7 @@ def published(
     cannot be trusted is set aside with the reason. Exit status 1: something was set aside.
     """
     from sim.cli_options import with_progress
-    from validate.scoring.front import load, score_all
+    from validate.scoring.front import load, num_known, score_all
 
     found = load(data, machines, quality)
     for remark in found.remarks:
@@ -83,6 +83,11 @@ def published(
 
         write_atomically(plot, render(scores))
     _print(scores, found, quality, output)
+    if not cross_validate and (known := num_known(found, model)):
+        note(
+            f"{scores.ours} was fitted to {known} of these {len(scores.runs)} runs: "
+            "--cross-validate says how far off it is on machines that it never saw"
+        )
     for row in found.set_aside:
         note(f"set aside: {row.run}: {row.reason}")
     if found.set_aside:

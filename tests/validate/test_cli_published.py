@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from tests.validate.published_documents import document
 from topo.cli import main
+from validate.published.runs import SHIPPED
 
 SIZES = (8, 1024, 1 << 16, 1 << 18, 1 << 20, 1 << 24, 1 << 26, 1 << 30)
 
@@ -124,6 +125,28 @@ def test_csv_holds_every_row(data: Path) -> None:
 
 def test_the_plot_is_written(data: Path, tmp_path: Path) -> None:
     target = tmp_path / "errors.svg"
-    result = call("--data", str(data), "--plot", str(target), "--cross-validate")
+    result = call("--data", str(data), "--plot", str(target))
     assert result.exit_code == 0, result.output
     assert target.read_text().startswith("<svg")
+
+
+def test_one_class_alone_has_nothing_to_learn_from(data: Path) -> None:
+    result = call("--data", str(data), "--cross-validate")
+    assert result.exit_code == 2
+    assert "all runs are of class A100-test" in result.stderr
+    (data / "other.json").write_text(json.dumps(document(name="other", machine={"class": "A100-other"})))
+    result = call("--data", str(data), "--cross-validate", "--model", "nccl", "--format", "json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["cross_validated"] is True
+
+
+def test_a_model_that_knows_the_runs_says_so(tmp_path: Path) -> None:
+    first = shipped_lines()[0]
+    (tmp_path / "one.json").write_text(first)
+    (tmp_path / "two.json").write_text(json.dumps(document()))
+    assert "clock was fitted to 1 of these 2 runs" in call("--data", str(tmp_path)).stderr
+    assert "was fitted" not in call("--data", str(tmp_path), "--model", "nccl").stderr
+
+
+def shipped_lines() -> list[str]:
+    return SHIPPED.read_text().split("\n")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-LATENCY_UP_TO_BYTES = 64 << 10
-KNEE_UP_TO_BYTES = 16 << 20
-REGIMES = ("latency", "knee", "bandwidth")
+from sim.clock.profile import REGIMES, regime_of
+
+__all__ = ["REGIMES", "UNPREDICTED", "ByRegime", "Errors", "by_regime", "errors_of", "regime_of"]
 
 UNPREDICTED = 1.0
 """The absolute error that counts where the model has no time for a row: leaving rows out gains nothing."""
@@ -24,13 +24,6 @@ class Errors:
 
 
 ByRegime = Mapping[str, Errors]
-
-
-def regime_of(num_bytes: int) -> str:
-    """`latency` up to 64 KiB, `knee` up to 16 MiB, `bandwidth` above."""
-    if num_bytes <= LATENCY_UP_TO_BYTES:
-        return "latency"
-    return "knee" if num_bytes <= KNEE_UP_TO_BYTES else "bandwidth"
 
 
 def errors_of(errors: Iterable[float]) -> Errors | None:

@@ -35,6 +35,14 @@ def load(data: Path | None = None, machines: Path | None = None, quality: str = 
     return replace(made, set_aside=set_aside)
 
 
+def num_known(found: Cases, name: str | None) -> int:
+    """How many of these runs the model, as it is shipped, was fitted to."""
+    if not find_model(OURS if name is None else name).knows_shipped_runs:
+        return 0
+    known = {(run.name, run.samples) for run in shipped_runs() if run.quality == "healthy"}
+    return sum((case.run.name, case.samples) in known for case in found.cases)
+
+
 def score_all(found: Cases, name: str | None, fit: str, leave_class_out: bool, progress: Progress = iter) -> Scores:
     """The scores of the model of that name (None: ours) beside the baselines."""
     chosen = next(row for row in FITS if row == fit)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from topo.errors import MeasurementError
 from validate.published.cases import Case
 from validate.scoring.errors import UNPREDICTED, ByRegime, by_regime
 from validate.scoring.fits import Fit, fit_of, rows_of
@@ -121,6 +122,11 @@ def _predictors(model: Model, cases: Sequence[Case], leave_class_out: bool) -> d
     """The predictor for each class of machines."""
     classes = sorted({case.machine_class for case in cases})
     if leave_class_out and model.trainer:
+        if len(classes) < 2:
+            raise MeasurementError(
+                f"all runs are of class {''.join(classes)}, so that leaving it out leaves nothing to learn from: "
+                "leave --cross-validate away, or add runs of other machines"
+            )
         return {name: model.train([case for case in cases if case.machine_class != name]) for name in classes}
     return dict.fromkeys(classes, model.predictor())
 
