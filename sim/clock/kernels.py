@@ -187,8 +187,11 @@ def _tree_ll128(v: _Values) -> Floats:
     jobs = v.jobs
     over_net = np.minimum(_net_rate(v) * 0.9, jobs.num_channels * v["ll128_rate"])
     rate = np.where(jobs.several, over_net, _link_rate(v) * v["tree_ll128_share"])
-    inside = 2 * (jobs.ranks_per_node - 1) * v["tree_ll128_hop"] * v["ll128_hop"]
-    return v["launch"] + inside + 2 * _levels(jobs) * v["net_ll128"] + jobs.num_bytes / rate
+    inside, between = 2 * (jobs.ranks_per_node - 1), 2 * _levels(jobs)
+    hops = inside * v["tree_ll128_hop"] * v["ll128_hop"] + between * v["net_ll128"]
+    chunk = np.minimum(jobs.chunk_bytes, jobs.num_bytes / jobs.num_channels)
+    fill = v["tree_ll128_fill"] * (inside + between) * chunk / (rate / jobs.num_channels)
+    return v["launch"] + hops + fill + jobs.num_bytes / rate
 
 
 def _tree_simple(v: _Values) -> Floats:

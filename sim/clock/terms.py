@@ -76,7 +76,7 @@ _RING = (
     *_each("simple_hop", GENERATIONS, "s", _s(12, 15.6, 9, 12, 5), 0.2, 0.1, "one step of Simple with its fence"),
     *_each("simple_rate", GENERATIONS, "B/s", _gb(20, 24, 28, 29.3, 20), 0.1, 0.05, "Simple payload of one channel"),
     *_each("link_share", GENERATIONS, "1", (0.97, 0.975, 0.99, 0.965, 0.965), 0.02, 0.03, "share of a link's rate"),
-    *_each("ramp", GENERATIONS, "B", [m * MIB for m in (3.3, 3.3, 3.3, 5.4, 0.1)], 0.4, 0.3, "bytes that slow a link"),
+    *_each("ramp", GENERATIONS, "B", [m * MIB for m in (0.3, 3.3, 3.3, 5.4, 0.1)], 0.4, 0.3, "bytes that slow a link"),
     *_one("tail", "1", 0.5, 0.2, 0.1, "steps that the first load and the last store add to a ring"),
     *_one("ll_overlap", "1", 1.3, 0.2, 0.05, "how far LL's hop hides behind its bytes: 1 not at all"),
     *_one("ll128_overlap", "1", 1.1, 0.2, 0.05, "the same of LL128"),
@@ -105,6 +105,7 @@ _TREE = (
     *_one("tree_rate.3", "B/s", 8.1 * GB, 0.1, 0.05, "the same over three nodes"),
     *_one("tree_rate.4", "B/s", 6.1 * GB, 0.05, 0.05, "the same over four and more"),
     *_one("tree_ll128_share", "1", 0.32, 0.2, 0.1, "algbw of an LL128 tree on one node as share of its links"),
+    *_one("tree_ll128_fill", "1", 0.5, 0.5, 0.2, "chunks' times that fill the pipeline of an LL128 tree, per hop"),
     *_one("tree_ll128_hop", "1", 1.15, 0.2, 0.1, "hop of an LL128 tree over that of a ring"),
 )
 _NET = (
