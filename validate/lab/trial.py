@@ -71,7 +71,7 @@ class Trial:
     """One fabric: how it was discovered, what messages get of it, and predicted beside measured.
 
     `facts` is None, and nothing is compared, where the run ended before the messages were measured. `failure` is one
-    sentence where it ended early; `was_interrupted` says that the user wanted that.
+    sentence where it ended early.
     """
 
     fabric: str
@@ -80,7 +80,6 @@ class Trial:
     comparisons: tuple[Comparison, ...]
     arrivals: Arrivals
     failure: str | None = None
-    was_interrupted: bool = False
 
 
 def run_trial(
@@ -91,7 +90,7 @@ def run_trial(
     plans = _plans(request, len(fabric.hosts))
     jobs = (*messages, *(_job(request, plan, *key) for key, plan in plans.items()))
     found: dict[int, Measurement] = {}
-    arrived, failure, was_interrupted = Arrivals(), None, False
+    arrived, failure = Arrivals(), None
     with built(fabric, prefix, runner):
         topology = discover.read(fabric.name, discover.look(fabric.hosts, prefix, runner))
         with staged(fabric, prefix) as (environment, arrivals):
@@ -104,11 +103,14 @@ def run_trial(
                     arrived=found.__setitem__,
                 ).failure
             except (KeyboardInterrupt, SystemExit) as ending:
-                failure, was_interrupted = interrupted(ending), True
+                failure = interrupted(ending)
             arrived = read_arrivals(arrivals)
-    facts = _facts(found, messages, topology)
+    try:
+        facts = _facts(found, messages, topology)
+    except MeasurementError as error:
+        facts, failure = None, failure or str(error)
     compared = () if facts is None else _compared(request, found, plans, topology, facts)
-    return Trial(fabric.name, topology, facts, compared, arrived, failure, was_interrupted)
+    return Trial(fabric.name, topology, facts, compared, arrived, failure)
 
 
 def interrupted(ending: BaseException) -> str:
