@@ -127,7 +127,7 @@ def _priced(simulator: Simulator, point: Point) -> dict[str, Any]:
     workload = Workload(str(point["collective"]), _integer(point["size"]) or 0)
     algorithm = str(point["algorithm"])
     run = simulator.run(workload, algorithm)
-    bounds = bounds_of(run)
+    bounds, limiting = bounds_of(run), run.limiting
     return {
         "num_ranks": run.num_ranks,
         "ran_algorithm": run.algorithm,
@@ -142,8 +142,8 @@ def _priced(simulator: Simulator, point: Point) -> dict[str, Any]:
         "extrapolated": is_extrapolated(simulator, run),
         "algbw_bytes_per_s": run.algbw_bytes_per_s,
         "busbw_bytes_per_s": run.busbw_bytes_per_s,
-        "wire_bytes_per_s": run.wire_bytes_per_s,
-        "limiting_link": run.limiting.link if run.limiting else None,
+        "wire_bytes_per_s": limiting.num_bytes / run.duration_s if limiting and run.duration_s > 0 else None,
+        "limiting_link": limiting.link if limiting else None,
     }
 
 

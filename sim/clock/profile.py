@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from sim.clock.terms import INDEX, KIB, MIB, TERMS
@@ -94,7 +94,14 @@ class KernelProfile:
 
 def load_kernels(path: Path = SHIPPED) -> KernelProfile:
     """The profile in a file; CaptureError with the JSON path of what is wrong."""
-    from topo.jsonio import decode
     from topo.textfile import read_file
 
-    return decode(read_file(path), KernelProfile, SCHEMA, str(path))
+    return _decoded(read_file(path), str(path))
+
+
+@lru_cache(maxsize=4)
+def _decoded(text: str, source: str) -> KernelProfile:
+    """The profile that a text holds; every machine asks for the same one."""
+    from topo.jsonio import decode
+
+    return decode(text, KernelProfile, SCHEMA, source)

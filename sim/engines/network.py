@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -124,6 +125,7 @@ def _with_reduce_links(
     reduce_link = np.full(len(agents), -1, dtype=np.int32)
     reduce_link[bounded] = len(rates) + np.arange(len(bounded), dtype=np.int32)
 
+    @cache
     def named(index: int) -> str:
         return link_id(index) if index < len(rates) else f"reduction on {agents[bounded[index - len(rates)]].id}"
 
