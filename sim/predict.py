@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sim.algorithms import ALGORITHMS
 from sim.engines import ENGINES, KERNELS
 from sim.engines import engine as find_engine
-from sim.engines.loads import link_bytes
+from sim.engines.loads import link_shares
 from sim.engines.network import network_of
 from sim.engines.run import Run
 from sim.planners import AUTO, NCCL, PLANNERS, TOPOLOGY, Prepared, prepare
@@ -21,6 +21,7 @@ from sim.planners import planner as find_planner
 from sim.planners.options import P2P_DISABLE, Options
 from sim.prediction import LinkLoad, Prediction, Span
 from sim.profile import load_profile, nccl_constants
+from sim.workload import Workload
 from topo.errors import ScheduleError, TopoError, TopologyError
 from topo.topology import Topology
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from sim.plan import Plan
     from sim.profile import Profile
     from sim.schedule import Schedule
-    from sim.workload import Workload
     from topo.cluster import Cluster
 
 
@@ -38,8 +38,8 @@ MOST_ROWS_FOR_EVENT = 16_384
 """Transfers up to which `auto` takes the event engine, which then costs less than a second or two."""
 
 MOST_SCHEDULES = 8
-MOST_LINKS = 4096
-"""Links of which a prediction lists each; of more it lists one of each kind."""
+MOST_LINKS = 1024
+"""Links of which a prediction lists each; of more it lists the first of each kind."""
 
 ALL_TO_ALL, DIRECT = "all_to_all", "direct"
 AUTO_CANDIDATES = ("ring", "tree")
@@ -99,6 +99,7 @@ class Simulator:
         self._planner = planner if planner == AUTO else find_planner(planner).name
         self._starts_s = _checked_starts(starts_s, machine.num_ranks)
         self._schedules: dict[Plan, Schedule] = {}
+        self._link_shares: dict[Hashable, npt.NDArray[np.float64]] = {}
         self._networks: dict[tuple[tuple[str, ...], Profile], Network] = {}
 
     def run(self, workload: Workload, algorithm: str = "auto", *, spans: bool = False) -> Prediction:
@@ -118,7 +119,7 @@ class Simulator:
         return self.planner_of(algorithm, workload.collective).plan(workload, algorithm)
 
     def algorithms_for(self, workload: Workload) -> tuple[str, ...]:
-        """Every algorithm that can run the workload on this machine: by a schedule, or by a kernel that can be timed."""
+        """Every algorithm that can run the workload here: by a schedule, or by a kernel that can be timed."""
         scheduled = (row.name for row in ALGORITHMS.values() if workload.collective in row.collectives)
         kernels = PLANNERS[NCCL].algorithms if self._clock and workload.collective != ALL_TO_ALL else ()
         return tuple(name for name in dict.fromkeys((*scheduled, *kernels)) if self._can(workload, name))
@@ -215,10 +216,19 @@ class Simulator:
         """Links at the rates that NCCL counts with: what its kernels are held against."""
         return network_of(self.machine, nccl_constants(self.machine), peer_to_peer=_peer_to_peer(self.options))
 
+    def _shares(self, clock: MachineClock, plan: Plan, network: Network) -> npt.NDArray[np.float64]:
+        """What each link carries of every byte under a plan; the last few answers are kept."""
+        key = plan.algorithm, plan.collective, plan.rings, plan.trees
+        if key not in self._link_shares:
+            if len(self._link_shares) >= MOST_SCHEDULES:
+                self._link_shares.clear()
+            self._link_shares[key] = link_shares(plan, network, round(clock.facts.ranks_per_node))
+        return self._link_shares[key]
+
     def _run_kernels(self, clock: MachineClock, plan: Plan, workload: Workload) -> Prediction:
         """What NCCL's kernels need for a plan, and never less than the busiest link does for its bytes."""
         network = self._kernel_network
-        carried = link_bytes(plan, workload, network, round(clock.facts.ranks_per_node))
+        carried = self._shares(clock, plan, network) * workload.num_bytes
         busy_s = carried / network.bandwidth_bytes_per_s
         timed = clock.time(plan, workload)
         duration_s = max(timed.duration_s, float(busy_s.max(initial=0.0)))
@@ -294,9 +304,13 @@ def _loads(network: Network, run: Run) -> tuple[LinkLoad, ...]:
     used = np.flatnonzero(run.link_bytes)
     counts = np.ones(len(used), dtype=np.int64)
     if len(used) > MOST_LINKS:
-        facts = np.stack([run.link_bytes[used], network.bandwidth_bytes_per_s[used], run.link_busy_s[used]])
-        _, first, counts = np.unique(facts, axis=1, return_index=True, return_counts=True)
-        used = used[first]
+        kind = np.zeros(len(used), dtype=np.int64)
+        for facts in (run.link_bytes, network.bandwidth_bytes_per_s, run.link_busy_s):
+            values, value = np.unique(facts[used], return_inverse=True)
+            kind = np.unique(kind * len(values) + value, return_inverse=True)[1]
+        _, first, counts = np.unique(kind, return_index=True, return_counts=True)
+        in_order = np.argsort(first)
+        used, counts = used[first[in_order]], counts[in_order]
     whole = run.duration_s or 1.0
     return tuple(
         LinkLoad(

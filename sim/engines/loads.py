@@ -13,35 +13,35 @@ if TYPE_CHECKING:
     from sim.engines.network import Network
     from sim.engines.routes import Floats, Pairs
     from sim.plan import Plan
-    from sim.workload import Workload
 
 IN_RING_STEPS = ("all_reduce", "all_gather", "reduce_scatter")
 
 
-def link_bytes(plan: Plan, workload: Workload, network: Network, ranks_per_node: int) -> Floats:
-    """Bytes on every link of the network; all 0 for plans of other algorithms than rings, trees, NVLS and all-to-all.
+def link_shares(plan: Plan, network: Network, ranks_per_node: int) -> Floats:
+    """Bytes on every link of the network for each byte of the workload.
 
+    All 0 for plans of other algorithms than rings, trees, NVLS and all-to-all.
     `ranks_per_node` are NCCL's nodes: NVLS reduces in each node's NVSwitch and joins nodes head by head.
     """
     carried = np.zeros(len(network.bandwidth_bytes_per_s))
     if plan.num_ranks == 1:
         return carried
-    src, dst, num_bytes = _hops(plan, workload, ranks_per_node)
+    src, dst, shares = _hops(plan, ranks_per_node)
     if len(src):
         routes = network.routes(src, dst)
-        np.add.at(carried, routes.links, np.repeat(num_bytes, np.diff(routes.first)))
+        np.add.at(carried, routes.links, np.repeat(shares, np.diff(routes.first)))
     return carried
 
 
-def _hops(plan: Plan, workload: Workload, ranks_per_node: int) -> tuple[Pairs, Pairs, Floats]:
-    """From which rank to which how many bytes go."""
-    share = workload.num_bytes / plan.num_channels
+def _hops(plan: Plan, ranks_per_node: int) -> tuple[Pairs, Pairs, Floats]:
+    """From which rank to which how many bytes go, for each byte of the workload."""
+    share = 1 / plan.num_channels
     if plan.algorithm == "tree" and plan.trees:
         trees = Counter(plan.trees)
         edges = [
             (rank, up, share * count) for tree, count in trees.items() for rank, up in enumerate(tree.up) if up >= 0
         ]
-        both = edges + [(dst, src, num_bytes) for src, dst, num_bytes in edges]
+        both = edges + [(dst, src, carried) for src, dst, carried in edges]
         return _columns(both)
     if plan.algorithm == "ring":
         factor = find_collective(plan.collective).busbw_factor(plan.num_ranks)
@@ -55,36 +55,36 @@ def _hops(plan: Plan, workload: Workload, ranks_per_node: int) -> tuple[Pairs, P
             ]
         )
     if plan.algorithm in ("nvls", "nvls-tree"):
-        return _columns(_reduced_in_switches(plan.num_ranks, ranks_per_node, workload.num_bytes))
+        return _columns(_reduced_in_switches(plan.num_ranks, ranks_per_node))
     if plan.algorithm == "direct":
-        part = workload.num_bytes / plan.num_ranks
+        part = 1 / plan.num_ranks
         inside = _neighbours(plan.num_ranks, ranks_per_node, part * (ranks_per_node - 1))
         away = part * (plan.num_ranks - ranks_per_node)
         return _columns([*inside, *_next_nodes(plan.num_ranks, ranks_per_node, away)])
     return _columns([])
 
 
-def _reduced_in_switches(num_ranks: int, per_node: int, num_bytes: int) -> list[tuple[int, int, float]]:
+def _reduced_in_switches(num_ranks: int, per_node: int) -> list[tuple[int, int, float]]:
     """Every GPU sends all its bytes into its switch and takes all out of it, as neighbours on a hub would.
 
     Between nodes each of a node's ranks takes its part up and down the tree, 2 (nodes - 1) / nodes times on average.
     """
     num_nodes = num_ranks // per_node
-    part = num_bytes / per_node * 2 * (num_nodes - 1) / num_nodes
-    return [*_neighbours(num_ranks, per_node, num_bytes), *_next_nodes(num_ranks, per_node, part)]
+    part = 2 / per_node * (num_nodes - 1) / num_nodes
+    return [*_neighbours(num_ranks, per_node, 1.0), *_next_nodes(num_ranks, per_node, part)]
 
 
-def _neighbours(num_ranks: int, per_node: int, num_bytes: float) -> list[tuple[int, int, float]]:
+def _neighbours(num_ranks: int, per_node: int, share: float) -> list[tuple[int, int, float]]:
     """Each rank sends to the next one of its node: what it sends to all of them over one hub."""
-    hops = [(rank, rank - rank % per_node + (rank + 1) % per_node, float(num_bytes)) for rank in range(num_ranks)]
+    hops = [(rank, rank - rank % per_node + (rank + 1) % per_node, share) for rank in range(num_ranks)]
     return [hop for hop in hops if hop[0] != hop[1]]
 
 
-def _next_nodes(num_ranks: int, per_node: int, num_bytes: float) -> list[tuple[int, int, float]]:
+def _next_nodes(num_ranks: int, per_node: int, share: float) -> list[tuple[int, int, float]]:
     """Each rank sends to its like in the next node: what it sends to all others over its NIC."""
     if num_ranks == per_node:
         return []
-    return [(rank, (rank + per_node) % num_ranks, float(num_bytes)) for rank in range(num_ranks)]
+    return [(rank, (rank + per_node) % num_ranks, share) for rank in range(num_ranks)]
 
 
 def _columns(hops: list[tuple[int, int, float]]) -> tuple[Pairs, Pairs, Floats]:
