@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
+
+from sim.bundles import bundled
 
 if TYPE_CHECKING:
     from sim.schedule import Schedule
-
-T = TypeVar("T", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,17 +92,3 @@ def in_order(
         num_chunks=num_chunks,
         planner="natural order",
     )
-
-
-def bundled(channels: Sequence[T]) -> tuple[T, ...]:
-    """The fewest channels that carry equal shares and stand for all of these: equal ones are one, as far as it goes.
-
-    24 equal rings are one; two of one kind and one of another stay three. Nothing bounds what one channel moves, so
-    that equal channels side by side take the time of one with all their data.
-    """
-    from collections import Counter
-    from math import gcd
-
-    counts = Counter(channels)
-    share = gcd(*counts.values())
-    return tuple(channel for channel, count in counts.items() for _ in range(count // share))

@@ -132,7 +132,8 @@ class Schedule:
         """Bytes of messages of so many chunks from each of these on, as blocks count them."""
         each = self.chunk_bytes(workload)
         ends = np.concatenate([[0], np.cumsum(each if self.places is None else each[self.places])])
-        return (ends[chunk + spans] - ends[chunk]).astype(np.float64)
+        found: npt.NDArray[np.float64] = (ends[chunk + spans] - ends[chunk]).astype(np.float64)
+        return found
 
     @property
     def num_rows(self) -> int:
@@ -205,10 +206,10 @@ class Schedule:
         if not block.chunk_shift:
             return chunk.astype(np.int64)
         shift = turn.astype(np.int64) * block.chunk_shift
-        if not block.chunk_wrap:
-            return (chunk + shift) % self.num_chunks
-        within = chunk % block.chunk_wrap
-        return chunk - within + (within + shift) % block.chunk_wrap
+        wrap = block.chunk_wrap or self.num_chunks
+        within = chunk % wrap
+        moved: Chunks = chunk - within + (within + shift) % wrap
+        return moved
 
     def check(self) -> None:
         """Raise ScheduleError where a row is malformed or a slot takes a COPY beside anything else in one step."""

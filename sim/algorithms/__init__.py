@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sim.algorithms.direct import direct
 from sim.algorithms.halving_doubling import halving_doubling
@@ -12,9 +13,11 @@ from sim.algorithms.nvls import nvls, nvls_tree
 from sim.algorithms.parameter_server import parameter_server
 from sim.algorithms.ring import ring
 from sim.algorithms.tree import tree
-from sim.plan import Plan
 from sim.schedule import Schedule
 from topo.errors import NameChoiceError
+
+if TYPE_CHECKING:
+    from sim.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

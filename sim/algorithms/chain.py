@@ -6,11 +6,16 @@ the buffer once (the ring of NCCL's broadcast.h and reduce.h).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from sim.bundles import bundled
 from sim.collective import ROOT
-from sim.plan import Plan, bundled
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
+
+if TYPE_CHECKING:
+    from sim.plan import Plan
 
 
 def chain(plan: Plan) -> Schedule:

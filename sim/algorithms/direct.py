@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from sim.plan import Plan
 from sim.schedule import COPY, Block, Rows, Schedule
+
+if TYPE_CHECKING:
+    from sim.plan import Plan
 
 
 def direct(plan: Plan) -> Schedule:

@@ -8,11 +8,16 @@ the power below: one of each pair hands its buffer over and waits for the result
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
-from sim.plan import Plan, bundled
+from sim.bundles import bundled
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
+
+if TYPE_CHECKING:
+    from sim.plan import Plan
 
 Column = npt.NDArray[np.int32]
 

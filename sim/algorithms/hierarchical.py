@@ -6,12 +6,16 @@ that all NICs are at work and each byte crosses the network 2 (N - 1) / N times 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
 from sim.algorithms.ring import ring
-from sim.plan import Plan
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
+
+if TYPE_CHECKING:
+    from sim.plan import Plan
 
 Column = npt.NDArray[np.int32]
 

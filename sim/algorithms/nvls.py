@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sim.algorithms.tree import double_binary_parents, one_chunk, tree
-from sim.plan import Plan
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
+
+if TYPE_CHECKING:
+    from sim.plan import Plan
 
 Row = tuple[int, int, int, int, int, int]
 

@@ -6,8 +6,12 @@ the way in of the next; with several servers each owns an equal share of the chu
 
 from __future__ import annotations
 
-from sim.plan import Plan
+from typing import TYPE_CHECKING
+
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
+
+if TYPE_CHECKING:
+    from sim.plan import Plan
 
 
 def parameter_server(plan: Plan) -> Schedule:

@@ -6,11 +6,16 @@ run along the same orders as a pipeline (`sim.algorithms.chain`).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from sim.algorithms.chain import chain
-from sim.plan import Plan, bundled
+from sim.bundles import bundled
 from sim.schedule import COPY, REDUCE, Block, Column, Rows, Schedule
+
+if TYPE_CHECKING:
+    from sim.plan import Plan
 
 
 def ring(plan: Plan) -> Schedule:
@@ -61,4 +66,4 @@ def _once_around(order: Column, first_step: int, lead: int, op: int) -> Block:
 def owned_by(order: Column) -> Column:
     """The places in the buffer of chunks j * channels + c, each in the part of rank `order[c, j]`."""
     num_channels = len(order)
-    return (order.T * num_channels + np.arange(num_channels, dtype=np.int32)).ravel()
+    return np.asarray(order.T * num_channels + np.arange(num_channels), dtype=np.int32).ravel()

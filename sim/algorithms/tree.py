@@ -7,11 +7,16 @@ REDUCE, down with COPY.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 
-from sim.plan import Plan, bundled
+from sim.bundles import bundled
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
+
+if TYPE_CHECKING:
+    from sim.plan import Plan
 
 Parents = npt.NDArray[np.int32]
 

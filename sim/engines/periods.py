@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from sim.engines.dependencies import groups_of
+from sim.engines.dependencies import Groups, groups_of
 from sim.engines.indexing import Ints, distinct, offsets, ragged
 from sim.engines.messages import Waiting, latest, waiting
 from sim.schedule import Block, Rows, Schedule
@@ -128,35 +128,39 @@ def _periods_with_bytes(block: Block, num_elements: int, schedule: Schedule) -> 
     return int((placed < num_elements).any(axis=1).sum())
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """Rows of one period of a block; each carries so many chunks."""
+
+    block: int
+    period: int
+    rows: Rows
+    spans: Ints
+
+
 class _Sample:
     """The unrolled periods of all blocks: where each row comes from, and the groups it waits for."""
 
     def __init__(self, schedule: Schedule, blocks: list[Block]) -> None:
-        parts = [
-            (index, period, schedule.unroll(block, np.array([period], dtype=np.int32)), block.span)
-            for index, block in enumerate(blocks)
-            for period in sorted({0, 1, block.repeat - 2, block.repeat - 1} & set(range(block.repeat)))
-        ]
+        shown = [part for index, block in enumerate(blocks) for part in _shown(schedule, index, block)]
         in_messages = any(block.span > 1 for block in blocks)
-        num_shown = sum(len(rows) for _, _, rows, _ in parts)
-        if in_messages:
-            parts += [
-                (index, block.repeat - 3, rows, span)
-                for index, block in enumerate(blocks)
-                for rows, span in _between(schedule, block)
-            ]
-        lengths = [len(rows) for _, _, rows, _ in parts]
-        rows = Rows.joined([part for _, _, part, _ in parts])
+        hidden = [part for index, block in enumerate(blocks) for part in _between(schedule, index, block)]
+        parts = [*shown, *hidden] if in_messages else shown
+        lengths = [len(part.rows) for part in parts]
+        rows = Rows.joined([part.rows for part in parts])
         self.offset = offsets([len(block.rows) for block in blocks]).tolist()
-        self.block = np.repeat([block for block, _, _, _ in parts], lengths)
-        self.period = np.repeat([period for _, period, _, _ in parts], lengths)
-        self.row = np.concatenate([self.offset[block] + np.arange(len(part)) for block, _, part, _ in parts])
+        self.block = np.repeat([part.block for part in parts], lengths)
+        self.period = np.repeat([part.period for part in parts], lengths)
+        self.row = np.concatenate([self.offset[part.block] + np.arange(len(part.rows)) for part in parts])
         if in_messages:
-            spans = np.concatenate([np.broadcast_to(span, len(part)) for _, _, part, span in parts])
-            found = waiting(rows, spans, schedule.num_chunks)
-            self._wait_by_message(rows, [side.keep(side.waiter < num_shown) for side in found])
-            return
-        found = groups_of(rows, schedule.num_agents, schedule.num_chunks)
+            num_shown = sum(len(part.rows) for part in shown)
+            waits = waiting(rows, np.concatenate([part.spans for part in parts]), schedule.num_chunks)
+            self._wait_by_message(rows, [side.keep(side.waiter < num_shown) for side in waits])
+        else:
+            self._wait_by_row(groups_of(rows, schedule.num_agents, schedule.num_chunks))
+
+    def _wait_by_row(self, found: Groups) -> None:
+        """The groups of all accesses."""
         self.members, self.first, self.writes = found.members.astype(np.int64), found.first, found.writes
         self.before_start, self.before_land = (
             np.where(found.follows[group], group.astype(np.int64) - 1, NOTHING) for group in (found.read, found.write)
@@ -181,8 +185,15 @@ class _Sample:
         self.before_start, self.before_land = wanted[: len(rows)], wanted[len(rows) :]
 
 
-def _between(schedule: Schedule, block: Block) -> list[tuple[Rows, Ints]]:
-    """The periods of a block that no sample shows, as if all chunks of a row were one message, and their spans.
+def _shown(schedule: Schedule, index: int, block: Block) -> list[_Part]:
+    """The first two and the last two periods of a block."""
+    turns = sorted({0, 1, block.repeat - 2, block.repeat - 1} & set(range(block.repeat)))
+    spans = np.full(len(block.rows), block.span, dtype=np.int64)
+    return [_Part(index, turn, schedule.unroll(block, np.array([turn], dtype=np.int32)), spans) for turn in turns]
+
+
+def _between(schedule: Schedule, index: int, block: Block) -> list[_Part]:
+    """The periods of a block that are not shown, as if all chunks of a row were one message.
 
     A message that reads what many periods wrote then finds all of it. Only rows that go from chunk to chunk beside it
     have such a message: of two parts where it runs over the end of its range.
@@ -192,11 +203,12 @@ def _between(schedule: Schedule, block: Block) -> list[tuple[Rows, Ints]]:
         return []
     first, last = (schedule.unroll(block, np.array([turn], dtype=np.int32)) for turn in (2, block.repeat - 3))
     start = (first if block.chunk_shift > 0 else last).chunk
-    within = start % (block.chunk_wrap or schedule.num_chunks)
-    length = np.minimum(count * block.span, (block.chunk_wrap or schedule.num_chunks) - within).astype(np.int64)
+    wrap = block.chunk_wrap or schedule.num_chunks
+    within = start % wrap
+    length = np.minimum(count * block.span, wrap - within).astype(np.int64)
     return [
-        (replace(last, chunk=start), length),
-        (replace(last, chunk=start - within), count * block.span - length),
+        _Part(index, block.repeat - 3, replace(last, chunk=start), length),
+        _Part(index, block.repeat - 3, replace(last, chunk=start - within), count * block.span - length),
     ]
 
 

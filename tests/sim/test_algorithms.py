@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.algorithms.tree import ROOT, double_binary_parents
-from sim.plan import Plan, bundled, in_order
+from sim.bundles import bundled
+from sim.plan import Plan, in_order
 from sim.planners import PLANNERS
 from sim.planners.options import Options
 from sim.prove import prove, run
