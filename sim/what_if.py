@@ -144,7 +144,7 @@ def variants(base: Case, texts: Sequence[str], *, cumulative: bool = False) -> t
             words = (*so_far, *words)
             require_consistent(text, [change for _, change in words])
             so_far = words
-        label = f"+ {text}" if cumulative and len(found) > 1 else text
+        label = f"then {text}" if cumulative and len(found) > 1 else text
         found += _by_count(base, label, words)
     return tuple(found)
 

@@ -32,7 +32,10 @@ _ALWAYS = (
     Column("busbw\nGB/s", "busbw_gb_per_s", ".2f"),
     Column("time\nchange", "time_change", show=percent),
 )
-_RANGE = Column("between", "time_change_range")
+_RANGE = (
+    Column("at\nleast", "time_change_low", show=percent),
+    Column("at\nmost", "time_change_high", show=percent),
+)
 _PLANNED = (Column("algorithm", "algorithm"), Column("proto", "protocol"), Column("chan", "num_channels"))
 _RINGS = Column("rings", "new_rings")
 _EFFICIENCY = Column("effi-\nciency", "efficiency", show=lambda cell: f"{cell:.0%}")
@@ -50,7 +53,7 @@ def what_if_table(rows: Sequence[Outcome]) -> Table:
     remarked = any(remarks)
     columns = (
         *_ALWAYS,
-        *((_RANGE,) if bounded else ()),
+        *(_RANGE if bounded else ()),
         *_PLANNED,
         *((_RINGS,) if ringed else ()),
         *((_EFFICIENCY,) if swept else ()),
@@ -64,7 +67,7 @@ def what_if_table(rows: Sequence[Outcome]) -> Table:
             row.prediction.duration_s * 1e6,
             _giga(row.prediction.busbw_bytes_per_s),
             row.delta,
-            *((_between(row),) if bounded else ()),
+            *((row.delta_bounds or (None, None)) if bounded else ()),
             row.prediction.algorithm,
             row.prediction.protocol,
             row.prediction.num_channels,
@@ -86,10 +89,6 @@ def _title(rows: Sequence[Outcome]) -> str:
         f"{base.prediction.workload.collective} on {machine.name}, {machine.num_ranks} ranks, and what if: simulated, "
         f"profile {profiles}"
     )
-
-
-def _between(row: Outcome) -> str | None:
-    return None if row.delta_bounds is None else " to ".join(percent(end) for end in row.delta_bounds)
 
 
 def _rings(row: Outcome) -> str | None:

@@ -11,6 +11,8 @@ Cell = str | int | float | None
 GAP = 2
 """Blanks between two columns where there is room."""
 
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
 _BROKEN_WIDTH = 8
 """Words are broken down to this width; what needs more room than that runs over the edge of the screen."""
 
@@ -54,14 +56,17 @@ class Table:
     title: str = ""
 
     def csv(self) -> str:
-        """RFC 4180 with the columns' keys as header and numbers in full."""
+        """RFC 4180 with the columns' keys as header and numbers in full.
+
+        A text that a spreadsheet would take for a formula gets an apostrophe in front: names come from captures.
+        """
         import csv
         import io
 
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([column.key for column in self.columns])
-        writer.writerows([["" if cell is None else cell for cell in row] for row in self.rows])
+        writer.writerows([[_harmless(cell) for cell in row] for row in self.rows])
         return text.getvalue()
 
     def markdown(self) -> str:
@@ -159,6 +164,13 @@ class Table:
         return [all(not isinstance(cell, str) for cell in cells) for cells in zip(*self.rows, strict=True)] or [
             False for _ in self.columns
         ]
+
+
+def _harmless(cell: Cell) -> Cell:
+    """A cell as CSV holds it: no text that begins as a formula does."""
+    if cell is None:
+        return ""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
 
 
 def _total(widths: Sequence[int], gap: int) -> int:

@@ -103,7 +103,7 @@ def test_separate_changes_do_not_see_each_other_and_cumulative_ones_do() -> None
     upon_each_other = priced("dgx1-v100", *texts, cumulative=True)
     assert separate[1].prediction == separate[2].prediction == upon_each_other[1].prediction
     assert upon_each_other[2].prediction.duration_s > 1.9 * upon_each_other[1].prediction.duration_s
-    assert upon_each_other[2].variant.label == "+ scale nvlink bandwidth x0.5"
+    assert upon_each_other[2].variant.label == "then scale nvlink bandwidth x0.5"
 
 
 @pytest.mark.parametrize("name", ["dgx1-v100", STAR])

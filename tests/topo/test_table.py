@@ -182,3 +182,9 @@ def test_a_row_is_a_line_in_a_pipe(table: Table) -> None:
     for line, row in zip(lines[1:], table.rows, strict=True):
         for column, cell in zip(table.columns, row, strict=True):
             assert column.shown(cell).rstrip() in line
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1"])
+def test_no_name_becomes_a_formula_in_a_spreadsheet(name: str) -> None:
+    written = Table((Column("name", "name"), Column("count", "count")), ((name, -1),)).csv()
+    assert written == f"name,count\n'{name},-1\n"
