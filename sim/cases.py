@@ -17,6 +17,8 @@ from topo.parts import find_device
 if TYPE_CHECKING:
     from sim.predict import Simulator
 
+NVLS_ENABLE = "NCCL_NVLS_ENABLE"
+
 _A_NODE = re.compile(r"node(\d{1,7})(?:/(\S+))?")
 _A_RANK = re.compile(r"rank ?(\d{1,9})")
 
@@ -78,7 +80,9 @@ def _changed(case: Case, change: Change) -> Case:
         case SetVariable(name, value):
             return _with_variable(case, name, value)
         case PeerToPeer(on):
-            return _with_variable(case, P2P_DISABLE, "0" if on else "1")
+            case = _with_variable(case, P2P_DISABLE, "0" if on else "1")
+            # What reduces in an NVSwitch reaches other GPUs' memory too, though NCCL has a variable of its own for it.
+            return case if on else _with_variable(case, NVLS_ENABLE, "0")
         case ServeFrom(places):
             return replace(case, algorithm="parameter-server", options=replace(case.options, server=places))
         case _:
