@@ -70,7 +70,9 @@ class Plan:
         """The schedule of this plan."""
         from sim.algorithms import algorithm
 
-        return algorithm(self.algorithm).build(self)
+        row = algorithm(self.algorithm)
+        row.require(self.num_ranks)
+        return row.build(self)
 
 
 def in_order(

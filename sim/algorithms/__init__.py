@@ -11,10 +11,11 @@ from sim.algorithms.halving_doubling import halving_doubling
 from sim.algorithms.hierarchical import hierarchical
 from sim.algorithms.nvls import nvls, nvls_tree
 from sim.algorithms.parameter_server import parameter_server
+from sim.algorithms.pat import pat
 from sim.algorithms.ring import ring
 from sim.algorithms.tree import tree
 from sim.schedule import Schedule
-from topo.errors import NameChoiceError
+from topo.errors import NameChoiceError, ScheduleError
 
 if TYPE_CHECKING:
     from sim.plan import Plan
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 class Algorithm:
     """One algorithm: how a schedule is built, which collectives it runs, and which of these as a pipeline of chunks.
 
-    With `in_switch` it needs switches that reduce and multicast, as helpers.
+    With `in_switch` it needs switches that reduce and multicast, as helpers. Over more than `most_ranks` its transfers,
+    which grow with their square, are more than memory holds.
     """
 
     name: str
@@ -32,6 +34,15 @@ class Algorithm:
     collectives: tuple[str, ...] = ("all_reduce",)
     pipelined: tuple[str, ...] = ()
     in_switch: bool = False
+    most_ranks: int | None = None
+
+    def require(self, num_ranks: int) -> None:
+        """Raise ScheduleError for more ranks than it can be written out for."""
+        if self.most_ranks is not None and num_ranks > self.most_ranks:
+            raise ScheduleError(
+                f"{self.name} over {num_ranks} ranks has too many transfers to simulate: use at most {self.most_ranks} "
+                "ranks, or another --algorithm"
+            )
 
     def pipelines(self, collective: str) -> bool:
         """Whether the number of chunks of that collective is free to choose."""
@@ -53,6 +64,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm("hierarchical", hierarchical),
         Algorithm("nvls", nvls, *2 * (("all_reduce", "reduce_scatter", "all_gather"),), in_switch=True),
         Algorithm("nvls-tree", nvls_tree, pipelined=("all_reduce",), in_switch=True),
+        Algorithm("pat", pat, ("all_gather", "reduce_scatter"), most_ranks=2048),
         Algorithm("direct", direct, ("all_to_all", "sendrecv")),
     )
 }

@@ -56,6 +56,7 @@ class TopologyPlanner:
         """The plan for one algorithm over the machine's ring orders; errors name the option that does not fit."""
         if algorithm == "auto":
             raise ScheduleError("the planner topology chooses no algorithm: name one, such as ring")
+        find_algorithm(algorithm).require(self._machine.num_ranks)
         options, orders = self._options, self._orders
         if options.num_channels is not None:
             orders = tuple(orders[channel % len(orders)] for channel in range(options.num_channels))

@@ -84,6 +84,34 @@ def test_half_a_ring_takes_half_its_time(collective: str, num_ranks: int, num_by
 
 
 @every_engine
+@pytest.mark.parametrize("collective", ["reduce_scatter", "all_gather"])
+@pytest.mark.parametrize("num_ranks", [2, 8, 64])
+def test_trees_in_parallel_need_as_many_hops_as_the_number_has_bits(
+    collective: str, num_ranks: int, engine_name: str
+) -> None:
+    run = ran(star(num_ranks), in_order("pat", num_ranks, collective=collective), 64 * MIB, engine_name)
+    expected = np.log2(num_ranks) * LATENCY + (num_ranks - 1) / num_ranks * 64 * MIB / BANDWIDTH
+    assert run.duration_s == pytest.approx(expected, rel=0.01)
+    assert run.duration_s >= (num_ranks - 1) / num_ranks * 64 * MIB / BANDWIDTH + LATENCY * 0.999
+
+
+@every_engine
+def test_a_switch_that_reduces_takes_each_byte_once_up_and_once_down_every_link(engine_name: str) -> None:
+    """As many bytes each way as the buffer has, whatever the number of ranks: busbw is 2 (n - 1) / n times the link."""
+    run = ran(star(8), in_order("nvls", 8, num_chunks=64), GIB, engine_name)
+    assert [load.num_bytes for load in run.link_loads] == [pytest.approx(GIB)] * 16
+    assert run.duration_s == pytest.approx(LATENCY + (1 + 1 / 64) * GIB / BANDWIDTH, rel=1e-6)
+
+
+@every_engine
+@pytest.mark.parametrize("num_ranks", [2, 7])
+def test_everybody_sends_to_the_next_at_the_rate_of_a_link(num_ranks: int, engine_name: str) -> None:
+    run = ran(star(num_ranks), in_order("direct", num_ranks, collective="sendrecv"), GIB, engine_name)
+    assert run.duration_s == pytest.approx(LATENCY + GIB / BANDWIDTH, rel=1e-9)
+    assert run.busbw_bytes_per_s == pytest.approx(run.algbw_bytes_per_s)
+
+
+@every_engine
 @pytest.mark.parametrize("collective", ["broadcast", "reduce"])
 @pytest.mark.parametrize(("num_ranks", "num_chunks"), [(2, 1), (8, 64), (8, 512), (65, 16)])
 def test_a_chain_fills_once_and_then_takes_a_chunk_per_hop(

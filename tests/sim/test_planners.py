@@ -11,6 +11,7 @@ from sim.planners import prepare
 from sim.planners.nccl_2_30.front_door import plan_machine
 from sim.planners.options import Options
 from sim.prove import prove
+from topo.cluster import Cluster
 from topo.errors import NameChoiceError, ScheduleError, TopologyError
 from topo.jsonio import decode, encode
 from topo.load import load_topology
@@ -103,3 +104,55 @@ def test_hosts_without_nvlink_between_them_are_copies_of_the_first() -> None:
     mixed = replace(whole, gpu_ids=(*whole.gpu_ids[::2], *whole.gpu_ids[1::2]))
     with pytest.raises(TopologyError, match="mixed or unequal"):
         PLANNERS["nccl-2.30"](mixed, workload)
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "algorithm", "collective"),
+    [
+        ("dgx-h100", 1, "nvls", "all_reduce"),
+        ("dgx-h100", 1, "nvls", "reduce_scatter"),
+        ("dgx-h100", 4, "nvls-tree", "all_reduce"),
+        ("hgx-h200-1gpu", 6, "pat", "all_gather"),
+    ],
+)
+def test_what_nccl_takes_is_the_collective_it_stands_for(
+    name: str, nodes: int, algorithm: str, collective: str
+) -> None:
+    machine = load_topology(name, nodes=nodes)
+    plan = PLANNERS["nccl-2.30"](machine, Workload(collective, 64 * MIB), Options(num_chunks=2), algorithm)
+    assert (plan.algorithm, plan.instead_of) == (algorithm, None)
+    prove(plan.schedule())
+
+
+def test_the_switches_of_every_node_help() -> None:
+    cluster = load_topology("dgx-h100", nodes=3)
+    plan = PLANNERS["topology"](cluster, Workload("all_reduce", MIB), algorithm="nvls-tree")
+    assert plan.helpers == ("node0/NVS0", "node1/NVS0", "node2/NVS0")
+    assert plan.groups == tuple(tuple(range(first, first + 8)) for first in (0, 8, 16))
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "algorithm", "complaint"),
+    [
+        ("pcie-4gpu", 1, "nvls", "pcie-4gpu has none at rank 0"),
+        ("dgx1-v100", 2, "nvls-tree", "needs a switch that reduces beside every rank"),
+        ("dgx-h100", 2, "nvls", "there are 2 groups: use nvls-tree"),
+    ],
+)
+def test_without_the_switches_there_is_no_such_plan(name: str, nodes: int, algorithm: str, complaint: str) -> None:
+    with pytest.raises(TopologyError, match=complaint):
+        PLANNERS["topology"](load_topology(name, nodes=nodes), Workload("all_reduce", MIB), algorithm=algorithm)
+
+
+def test_two_levels_want_as_many_ranks_on_each_node() -> None:
+    whole = load_topology("dgx-a100", nodes=2)
+    assert isinstance(whole, Cluster)
+    explicit = whole.explicit()
+    machine = replace(explicit, gpu_ids=explicit.gpu_ids[:-1], complete=False)
+    with pytest.raises(TopologyError, match=r"as many ranks on each node, here are node0 8, node1 7"):
+        PLANNERS["topology"](machine, Workload("all_reduce", MIB), algorithm="hierarchical")
+
+
+def test_squares_of_ranks_are_refused_before_they_fill_the_memory() -> None:
+    with pytest.raises(ScheduleError, match="pat over 4096 ranks has too many transfers"):
+        PLANNERS["topology"](load_topology("switch:4096,bandwidth=1GB/s"), Workload("all_gather", MIB), algorithm="pat")
