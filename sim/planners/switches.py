@@ -36,7 +36,8 @@ def nodes_of(machine: Topology | Cluster) -> Groups:
 def with_switches(plan: Plan, machine: Topology | Cluster) -> Plan:
     """The plan of an algorithm in switches with the groups of ranks that switches join, and these as its helpers.
 
-    TopologyError where ranks have no switch, where `nvls` would need one switch for all, or where groups differ.
+    TopologyError where ranks have no switch, where there are too many groups for `nvls` or too few for `nvls-tree`, or
+    where groups differ.
     """
     found = _joined(machine)
     groups, helpers = tuple(found), tuple(switch for switches in found.values() for switch in switches)
@@ -44,13 +45,15 @@ def with_switches(plan: Plan, machine: Topology | Cluster) -> Plan:
     missing = sorted(set(range(machine.num_ranks)).difference(*groups))
     if missing:
         raise TopologyError(
-            f"{plan.algorithm} needs a switch that reduces beside every rank, {name} has none at rank {missing[0]}: "
+            f"{plan.algorithm} needs an NVSwitch that reduces beside every rank, {name} has none at rank {missing[0]}: "
             "choose another --algorithm"
         )
     if plan.algorithm == "nvls" and len(groups) > 1:
         raise TopologyError(
-            f"nvls needs one switch for all ranks, on {name} there are {len(groups)} groups: use nvls-tree"
+            f"nvls needs one NVSwitch for all ranks, on {name} there are {len(groups)} groups: use nvls-tree"
         )
+    if plan.algorithm == "nvls-tree" and len(groups) == 1:
+        raise TopologyError(f"nvls-tree joins several groups of ranks, on {name} one NVSwitch joins all: use nvls")
     if len({(len(ranks), len(switches)) for ranks, switches in found.items()}) > 1:
         raise TopologyError(
             f"{plan.algorithm} needs as many ranks and switches in each group, on {name} they differ: choose ranks "
@@ -68,8 +71,7 @@ def _joined(machine: Topology | Cluster) -> dict[tuple[int, ...], list[str]]:
             for node in range(machine.count)
             for ranks, switches in _joined(machine.node).items()
         }
-    kinds = ("nvswitch", "net_switch") if machine.synthetic else ("nvswitch",)
-    switches = {device.id for device in machine.devices if device.kind in kinds}
+    switches = {device.id for device in machine.of_kind("nvswitch")}
     ranks = {gpu_id: rank for rank, gpu_id in enumerate(machine.gpu_ids)}
     joined: dict[str, set[int]] = {}
     for link in machine.links:

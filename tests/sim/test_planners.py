@@ -135,7 +135,8 @@ def test_the_switches_of_every_node_help() -> None:
     ("name", "nodes", "algorithm", "complaint"),
     [
         ("pcie-4gpu", 1, "nvls", "pcie-4gpu has none at rank 0"),
-        ("dgx1-v100", 2, "nvls-tree", "needs a switch that reduces beside every rank"),
+        ("dgx1-v100", 2, "nvls-tree", "needs an NVSwitch that reduces beside every rank"),
+        ("dgx-h100", 1, "nvls-tree", "one NVSwitch joins all: use nvls"),
         ("dgx-h100", 2, "nvls", "there are 2 groups: use nvls-tree"),
     ],
 )
