@@ -38,7 +38,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Result]:
     """One real run over two gloo processes, kept as JSON."""
     path = tmp_path_factory.mktemp("run") / "run.json"
     options = ["--backend", "gloo", "--ranks", "2", "--size", "8,64K", "-n", "3", "-w", "1", "--reduction", "avg"]
-    return path, validate("run", *options, "--timeout", "120", "--format", "json", "-o", str(path))
+    return path, validate("run", *options, "--timeout", "600", "--format", "json", "-o", str(path))
 
 
 @needs_torch
@@ -81,7 +81,7 @@ def test_a_run_is_compared_with_a_topology_and_with_itself(measured: tuple[Path,
 @needs_torch
 def test_a_rank_that_dies_ends_the_run_with_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOPOSCOPE_FAULT", "kill:1:after=6")
-    options = ["--backend", "gloo", "--ranks", "2", "--size", "8", "-n", "2", "-w", "0", "--timeout", "120"]
+    options = ["--backend", "gloo", "--ranks", "2", "--size", "8", "-n", "2", "-w", "0", "--timeout", "600"]
     result = validate("run", *options, "--format", "csv")
     assert result.exit_code == 1
     assert "rank 1 died without a word" in result.stderr
@@ -93,12 +93,12 @@ def test_a_rank_that_dies_ends_the_run_with_what_was_measured(monkeypatch: pytes
 @needs_torch
 def test_a_collective_is_run_by_what_can_run_it_in_whole_parts() -> None:
     options = ["--backend", "gloo", "--ranks", "3", "-b", "8", "-e", "1K", "-f", "128", "-n", "1", "-w", "0"]
-    result = validate("run", "--collective", "allgather", *options, "--timeout", "120", "--format", "json")
+    result = validate("run", "--collective", "allgather", *options, "--timeout", "600", "--format", "json")
     assert result.exit_code == 0, result.stderr
     rows = json.loads(result.stdout)["rows"]
     assert all(row["predicted_s"] > 0 for row in rows)
     assert [(row["num_bytes"], row["algorithm"], row["correct"]) for row in rows] == [
-        (num_bytes, name, True) for num_bytes in (12, 1020) for name in ("builtin", "ring")
+        (num_bytes, name, True) for num_bytes in (12, 1020) for name in algorithms_for("all_gather")
     ]
     assert "rounded as by nccl-tests: 12 B, 1020 B" in result.stderr
 
@@ -143,7 +143,7 @@ def test_without_torch_the_exit_status_is_3(monkeypatch: pytest.MonkeyPatch) -> 
         (["--backend", "gloo", "--protocol", "ll"], "--protocol is for what NCCL executes"),
         (["--backend", "gloo", "--protocol", "l128"], "did you mean 'll128'?"),
         (["--backend", "gloo", "--executor", "builtin", "--algorithm", "ring"], "gloo has no ring"),
-        (["--backend", "gloo", "--algorithm", "nvls"], "unknown algorithm 'nvls'"),
+        (["--backend", "gloo", "--algorithm", "nvls"], "nvls runs inside a switch"),
         (["--backend", "gloo", "--retries", "3"], "give --min-ratio"),
         (["--backend", "gloo", "--min-ratio", "0"], "0.0 is not in the range"),
         (["--ranks", "0"], "0 is not in the range"),
@@ -236,7 +236,7 @@ def test_nccl_tests_output_is_held_against_a_machine() -> None:
     assert (document["schema"], document["num_ranks"]) == ("validate-compare/1", 8)
     assert document["rows"][0]["measured_s"] == 3.473e-05
     assert {row["verdict"] for row in document["rows"]} == {"OK"}
-    strict = validate("compare", str(A100[0]), "--topology", "dgx-a100", "--tolerance", "0.001")
+    strict = validate("compare", str(A100[0]), "--topology", "dgx-a100", "--min-ratio", "0.99")
     assert strict.exit_code == 1
     assert "LOW: " in strict.stderr
 
@@ -323,13 +323,13 @@ def test_ctrl_c_keeps_in_the_file_what_was_measured(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline_s = time.monotonic() + 120
+    deadline_s = time.monotonic() + 600
     while not path.exists():
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
     assert json.loads(path.read_text())["failure"] == "it had not ended when this was written"
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=600)
     assert process.returncode == 1
     assert "interrupted from the keyboard; 1 result so far is kept" in said
     document = json.loads(path.read_text())

@@ -55,7 +55,7 @@ def test_every_algorithm_of_nccl_has_its_word(name: str, protocol: str | None) -
         (("pat",), {}, "pat runs all_gather, reduce_scatter, not all_reduce"),
         (("nvsl",), {}, "did you mean 'nvls'"),
         (("parameter-server",), {"executor": "builtin"}, "nccl has no parameter-server"),
-        (("nvls",), {"executor": "point-to-point"}, "nvls is NCCL's own and has no schedule here"),
+        (("nvls",), {"executor": "point-to-point"}, "nvls runs inside a switch"),
         (("parameter-server",), {"protocols": ("ll",)}, "--protocol is for what NCCL executes by itself"),
         (("builtin",), {"num_chunks": 4}, "--chunks cuts schedules of ours"),
     ],
