@@ -8,12 +8,11 @@ _PUBLIC = {
     "Comparison": "validate.compare",
     "Job": "validate.jobs",
     "Measurement": "validate.measurement",
-    "compare": "validate.compare",
-    "launch": "validate.launch",
+    "Run": "validate.jobs",
     "measure": "validate.harness",
 }
 
-__all__ = ["Comparison", "Job", "Measurement", "compare", "launch", "measure"]
+__all__ = ["Comparison", "Job", "Measurement", "Run", "measure"]
 
 
 def __getattr__(name: str) -> Any:
