@@ -13,6 +13,7 @@ from validate.scoring.fits import FITS
 from validate.scoring.models import BASELINES, OURS
 from validate.scoring.models import model as find_model
 from validate.scoring.score import score
+from validate.words import counted
 
 if TYPE_CHECKING:
     from validate.scoring.score import Progress, Scores
@@ -30,7 +31,11 @@ def load(data: Path | None = None, machines: Path | None = None, quality: str = 
     made = cases_of(wanted, machines)
     set_aside = (*found.set_aside, *made.set_aside)
     if not made.cases:
-        why = f": {set_aside[0].run}: {set_aside[0].reason}" if set_aside else f": none is {quality}"
+        why = (
+            f": {set_aside[0].run}: {set_aside[0].reason}"
+            if set_aside
+            else f": of {counted(len(found.runs), 'run')} none is {quality}, use another --quality"
+        )
         raise MeasurementError(f"{data or 'the package'} holds no run that can be scored{why}")
     return replace(made, set_aside=set_aside)
 
