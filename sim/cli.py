@@ -63,13 +63,14 @@ def simulate(
     from sim.planners.options import Options
     from sim.predict import Simulator
     from sim.profile import load_profile
-    from sim.report import names_to_run, notes_before, notes_on, report_json, report_table
+    from sim.report import names_to_run, notes_before, notes_on, refuse_chunks_without_effect, report_json, report_table
     from sim.workload import Workload
 
     machine = topology.load()
     collective = find_collective(collective).name
     workloads = [Workload(collective, num_bytes, dtype) for num_bytes in sizes]
     names = names_to_run(algorithm, workloads[0].collective)
+    refuse_chunks_without_effect(chunks, names, collective)
     options = Options(channels, chunks, server, protocol, environment)
     simulator = Simulator(machine, load_profile(profile, machine), options, engine, planner)
     if algorithm == "all":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from topo import catalog
 from topo.cluster import Cluster
 from topo.errors import CaptureError, NameChoiceError
 from topo.topology import LinkKind, Topology
+
+LEAST_EFFICIENCY = 1e-6
+"""A smaller share of a link's rate is a slip of the keyboard, and rates under it would overflow times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +69,35 @@ class Profile:
     kernels: KernelProfile | None = None
 
     def __post_init__(self) -> None:
+        self._refuse_twice("transports", (row.kind for row in self.transports))
+        self._refuse_twice("protocols", (row.name for row in self.protocols))
         for row in self.transports:
-            if not 0 < row.efficiency <= 1 or not 0 <= row.hop_latency_s < float("inf"):
+            if not LEAST_EFFICIENCY <= row.efficiency <= 1 or not 0 <= row.hop_latency_s < float("inf"):
                 raise CaptureError(
                     f"profile {self.name}: {row.kind} has efficiency {row.efficiency} and hop latency "
-                    f"{row.hop_latency_s} s; expected an efficiency in (0, 1] and a latency of 0 or more"
+                    f"{row.hop_latency_s} s; expected an efficiency from {LEAST_EFFICIENCY:g} to 1 and a latency of 0 "
+                    "or more"
                 )
         if not 0 <= self.launch_overhead_s < float("inf"):
             raise CaptureError(f"profile {self.name}: launch overhead {self.launch_overhead_s} s must be 0 or more")
         for protocol in self.protocols:
-            if not 0 < protocol.payload_share <= 1:
+            self._refuse_twice(f"hops of {protocol.name}", (hop.kind for hop in protocol.hops))
+            if not LEAST_EFFICIENCY <= protocol.payload_share <= 1:
                 raise CaptureError(
-                    f"profile {self.name}: {protocol.name} has payload share {protocol.payload_share}, expected (0, 1]"
+                    f"profile {self.name}: {protocol.name} has payload share {protocol.payload_share}, expected "
+                    f"{LEAST_EFFICIENCY:g} to 1"
                 )
             self.under(protocol.name)
         for bound in (self.gpu_reduce_bytes_per_s, self.host_reduce_bytes_per_s):
             if bound is not None and not 0 < bound < float("inf"):
                 raise CaptureError(f"profile {self.name}: reduce rate {bound} B/s must be positive and finite")
+
+    def _refuse_twice(self, what: str, names: Iterable[str]) -> None:
+        seen: set[str] = set()
+        for name in names:
+            if name in seen:
+                raise CaptureError(f"profile {self.name}: {name} stands twice among its {what}, keep one of the two")
+            seen.add(name)
 
     def knows(self, protocol: str) -> bool:
         """Whether the profile says anything of a protocol of its own."""

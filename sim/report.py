@@ -9,7 +9,7 @@ from sim.planners import NCCL, PLANNERS
 from sim.predict import auto_candidates
 from sim.profile import IDEAL
 from topo.cli_common import Column, Table
-from topo.errors import ScheduleError
+from topo.errors import ScheduleError, UnitError
 from topo.topology import Topology
 from topo.units import format_size
 
@@ -38,7 +38,7 @@ EXPECTED = Column("expected", "expected_busbw_gb_per_s")
 
 
 def names_to_run(text: str, collective: str) -> tuple[str, ...]:
-    """The algorithms that `--algorithm` names: `auto` as it stands, `all` those that have a schedule of the collective."""
+    """The algorithms that `--algorithm` names: `auto` as it stands, `all` those with a schedule of the collective."""
     names: tuple[str, ...]
     if text == "auto":
         names = ("auto",)
@@ -57,6 +57,21 @@ def names_to_run(text: str, collective: str) -> tuple[str, ...]:
             known = ", ".join(algorithm(name).collectives)
             raise ScheduleError(f"--algorithm {name} runs {known}, not {collective}: choose another algorithm")
     return names
+
+
+def refuse_chunks_without_effect(chunks: int | None, names: Sequence[str], collective: str) -> None:
+    """Raise UnitError where --chunks is given, and none of the algorithms named pipelines that collective."""
+    if chunks is None or not names or any(_may_pipeline(name, collective) for name in names):
+        return
+    able = [row.name for row in ALGORITHMS.values() if row.pipelines(collective)]
+    others = f"{' and '.join(able)} do" if able else "none does"
+    raise UnitError(
+        f"--chunks {chunks}: {' and '.join(names)} takes no number of chunks for {collective}, {others}: leave it out"
+    )
+
+
+def _may_pipeline(name: str, collective: str) -> bool:
+    return name not in ALGORITHMS or ALGORITHMS[name].pipelines(collective)
 
 
 def notes_before(simulator: Simulator, text: str, collective: str) -> list[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from topo.errors import TopologyError
 from topo.table import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ FABRIC_HELP = (
     "nodes_per_leaf: flat,bandwidth=400Gb/s,latency=2us or fat-tree:2,nodes_per_leaf=16."
 )
 
+BYTES_PER_RANK = 25_000
+"""What simulating a tree on 8,000 x 8 GPUs took for each, measured: schedules, routes and rates together."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -51,6 +55,23 @@ class TopologyArgument:
     fabric: str | None = None
 
     def load(self) -> Topology | Cluster:
+        """As `load_any`, for what runs on it: TopologyError where it has no rank, or more than memory holds."""
+        machine = self.load_any()
+        if machine.num_ranks == 0:
+            raise TopologyError(
+                f"{self.text}: no GPU takes part (gpu_ids is empty), so no collective runs on it: give a capture that "
+                "shows GPUs, or a preset"
+            )
+        needed, there = machine.num_ranks * BYTES_PER_RANK, _memory_bytes()
+        if needed > there:
+            fitting = self.nodes * there // needed
+            raise TopologyError(
+                f"--nodes {self.nodes}: {machine.num_ranks:,} ranks need about {needed / 2**30:,.1f} GiB, and this "
+                f"computer has {there / 2**30:,.1f}: at most {fitting:,} nodes fit"
+            )
+        return machine
+
+    def load_any(self) -> Topology | Cluster:
         """The machine, or the cluster that --nodes asks for; UsageError for a fabric that has nothing to join."""
         from topo.load import load_topology
 
@@ -134,6 +155,16 @@ output_file_option = click.option(
     metavar="FILE",
     help="Write there instead of to standard output.",
 )
+
+
+def _memory_bytes() -> int:
+    """The memory of this computer; without end where the system does not say."""
+    import os
+    import sys
+
+    if not {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= getattr(os, "sysconf_names", {}).keys():
+        return sys.maxsize
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def note(sentence: str) -> None:

@@ -70,7 +70,7 @@ def _as_one(argument: TopologyArgument) -> Topology:
     """The machine; a cluster is written out, device by device."""
     from topo.topology import Topology
 
-    loaded = argument.load()
+    loaded = argument.load_any()
     if isinstance(loaded, Topology):
         return loaded
     explicit = loaded.explicit()

@@ -105,7 +105,9 @@ def _parse(text: str, source: str) -> Any:
     import msgspec
 
     try:
-        return msgspec.json.decode(text.removeprefix("\ufeff"))
+        document = msgspec.json.decode(text.removeprefix("\ufeff"))
+        _refuse_twice(text, source)
+        return document
     except msgspec.DecodeError as error:
         words = str(error).removeprefix("JSON is malformed: ")
         at_byte = re.search(r" \(byte (\d+)\)", words)
@@ -116,6 +118,19 @@ def _parse(text: str, source: str) -> Any:
         raise CaptureError("the JSON is nested too deeply: this is no document of ours", source=source) from None
     except UnicodeEncodeError:
         raise CaptureError("the JSON holds characters that are no text: capture it again", source=source) from None
+
+
+def _refuse_twice(text: str, source: str) -> None:
+    """Refuses an object that has one key twice: parsers differ in which of the two they keep."""
+    import json
+
+    def checked(pairs: list[tuple[str, object]]) -> None:
+        if len(keys := {key for key, _ in pairs}) < len(pairs):
+            given = [key for key, _ in pairs]
+            twice = next(key for key in given if key in keys and given.count(key) > 1)
+            raise CaptureError(f"the key {twice!r} stands twice in one JSON object: keep one of the two", source=source)
+
+    json.loads(text.removeprefix("\ufeff"), object_pairs_hook=checked)
 
 
 def _sentence(message: str) -> str:

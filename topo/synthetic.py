@@ -14,7 +14,10 @@ from topo.topology import Device, Link, Provenance, Topology
 from topo.units import parse_duration, parse_rate
 
 MAX_LINKS = 2**21
-"""More links than this are refused: about what 2 GiB of memory hold."""
+"""More links than this are never written out: about what 2 GiB of memory hold."""
+
+MAX_DESCRIBED_LINKS = 2**18
+"""Of a description in one line: what is built and checked in some three seconds (switch:131072)."""
 
 SWITCH_ID = "SW0"
 
@@ -120,7 +123,8 @@ def _count(text: str, count_text: str) -> int:
 
 def _check_number_of_links(text: str, shape: str, count: int) -> None:
     num_links = count * (count - 1) if shape == "fully-connected" else 2 * count
-    if num_links > MAX_LINKS:
+    if num_links > MAX_DESCRIBED_LINKS:
         raise TopologyError(
-            f"{text!r} has {num_links} links, more than {MAX_LINKS}: take fewer GPUs, or fold them with --nodes"
+            f"{text!r} has {num_links:,} links, more than {MAX_DESCRIBED_LINKS:,}: take fewer GPUs, or a preset with "
+            "--nodes, which stays folded"
         )

@@ -6,12 +6,10 @@ downstream asks whether its ids are unique or its bandwidths positive.
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from topo.errors import TopologyError
 from topo.finding import Finding
@@ -176,6 +174,8 @@ class Topology:
     nccl: NcclRun | None = None
 
     def __post_init__(self) -> None:
+        from topo.structure import CHECKS
+
         for check in CHECKS:
             check(self)
 
@@ -216,7 +216,7 @@ class Topology:
         """The device of that id; TopologyError with the known ids where there is none."""
         if device_id in self._by_id:
             return self._by_id[device_id]
-        raise TopologyError(f"no device {device_id!r}: known are {_some(d.id for d in self.devices)}")
+        raise TopologyError(f"no device {device_id!r}: known are {some(d.id for d in self.devices)}")
 
     def of_kind(self, *kinds: DeviceKind) -> tuple[Device, ...]:
         """All devices of the given kinds, in the topology's order."""
@@ -233,118 +233,7 @@ class Topology:
         return replace(self, gpu_ids=tuple(self.gpu_ids[rank] for rank in chosen))
 
 
-def _some(ids: Iterable[str], limit: int = 8) -> str:
+def some(ids: Iterable[str], limit: int = 8) -> str:
     """The first few ids as text, with a count of the rest."""
     listed = list(ids)
     return ", ".join(listed[:limit]) + (f" and {len(listed) - limit} more" if len(listed) > limit else "")
-
-
-def _unique_device_ids(topology: Topology) -> None:
-    """An id names one device."""
-    seen: set[str] = set()
-    for device in topology.devices:
-        if not device.id:
-            raise TopologyError(f"a device of kind {device.kind} has an empty id: give it one")
-        if device.id in seen:
-            raise TopologyError(f"two devices are called {device.id!r}: ids must be unique, rename one")
-        seen.add(device.id)
-
-
-def _known_kinds(topology: Topology) -> None:
-    """Kinds are a closed list, since routes and path letters depend on them."""
-    device_kinds, link_kinds, link_states = (frozenset(get_args(kind)) for kind in (DeviceKind, LinkKind, LinkState))
-    for device in topology.devices:
-        if device.kind not in device_kinds:
-            raise TopologyError(f"{device.id}: unknown kind {device.kind!r}, one of {', '.join(get_args(DeviceKind))}")
-    for link in topology.links:
-        if link.kind not in link_kinds:
-            raise TopologyError(f"{link.id}: unknown kind {link.kind!r}, one of {', '.join(get_args(LinkKind))}")
-        if link.state not in link_states:
-            raise TopologyError(f"{link.id}: unknown state {link.state!r}, one of {', '.join(get_args(LinkState))}")
-
-
-def _links_join_devices(topology: Topology) -> None:
-    """A link joins two different devices that exist, and each (src, dst, kind) stands once."""
-    ids = {device.id for device in topology.devices}
-    seen: set[tuple[str, str, str]] = set()
-    for link in topology.links:
-        for end in (link.src, link.dst):
-            if end not in ids:
-                raise TopologyError(
-                    f"link {link.id} leads to {end!r}, which is no device: known are {_some(sorted(ids))}"
-                )
-        if link.src == link.dst:
-            raise TopologyError(f"link {link.id} joins {link.src!r} to itself: remove it")
-        key = (link.src, link.dst, link.kind)
-        if key in seen:
-            raise TopologyError(f"two {link.kind} links {link.id}: give one link with the sum of their lanes")
-        seen.add(key)
-
-
-def _physical_numbers(topology: Topology) -> None:
-    """Rates are finite and positive, latencies finite and not negative: no engine meets anything else."""
-    for link in topology.links:
-        if not 0 < (rate := link.bandwidth_bytes_per_s) < math.inf:
-            raise TopologyError(f"link {link.id} has bandwidth {rate} B/s: it must be positive and finite")
-        if not 0 <= link.latency_s < math.inf:
-            raise TopologyError(f"link {link.id} has latency {link.latency_s} s: it must be finite and not negative")
-        if link.lanes < 1:
-            raise TopologyError(f"link {link.id} has {link.lanes} lanes: at least 1, or leave the link out")
-    for device in topology.devices:
-        if device.gpu and (device.gpu.compute_capability or 0) < 0:
-            raise TopologyError(f"GPU {device.id} has a compute capability below 0: ten times CUDA's is expected")
-        port = device.nic.bandwidth_bytes_per_s if device.nic else None
-        if not (port is None or 0 < port < math.inf):
-            raise TopologyError(f"NIC {device.id} has bandwidth {port} B/s: it must be positive and finite")
-
-
-def _ranks_are_devices(topology: Topology) -> None:
-    """Each rank is one GPU (or CPU process) of this machine."""
-    by_id = {device.id: device for device in topology.devices}
-    seen: set[str] = set()
-    for rank, gpu_id in enumerate(topology.gpu_ids):
-        if (device := by_id.get(gpu_id)) is None:
-            raise TopologyError(f"rank {rank} is {gpu_id!r}, which is no device: known are {_some(sorted(by_id))}")
-        if device.kind not in RANK_KINDS:
-            raise TopologyError(f"rank {rank} is {gpu_id!r}, a {device.kind}: a rank is a gpu or a process")
-        if gpu_id in seen:
-            raise TopologyError(f"{gpu_id!r} stands for two ranks: each device is one rank")
-        seen.add(gpu_id)
-
-
-def _ranks_connected(topology: Topology) -> None:
-    """Every two ranks can reach each other, unless the source shows only part of the machine."""
-    if not topology.complete or len(topology.gpu_ids) < 2:
-        return
-    start = topology.gpu_ids[0]
-    for forward in (True, False):
-        reached = _reachable(topology, start, forward=forward)
-        lost = [gpu_id for gpu_id in topology.gpu_ids if gpu_id not in reached]
-        if lost:
-            way = f"from {start} to" if forward else f"to {start} from"
-            raise TopologyError(f"no path {way} {_some(lost)}: add the missing links, or take the GPUs out with --gpus")
-
-
-def _reachable(topology: Topology, start: str, *, forward: bool) -> set[str]:
-    neighbours: defaultdict[str, list[str]] = defaultdict(list)
-    for link in topology.links:
-        if link.state == "active":
-            near, far = (link.src, link.dst) if forward else (link.dst, link.src)
-            neighbours[near].append(far)
-    reached, todo = {start}, [start]
-    while todo:
-        new = [far for far in neighbours.pop(todo.pop(), ()) if far not in reached]
-        reached.update(new)
-        todo += new
-    return reached
-
-
-CHECKS: tuple[Callable[[Topology], None], ...] = (
-    _unique_device_ids,
-    _known_kinds,
-    _links_join_devices,
-    _physical_numbers,
-    _ranks_are_devices,
-    _ranks_connected,
-)
-"""The structural rules, one function each; a rule's docstring states it."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from topo.commands import RawText, run_command
 
@@ -83,7 +84,8 @@ def _start_nccl() -> None:
     from torch.cuda import nccl
 
     numbers = [torch.ones(1, device=f"cuda:{index}") for index in range(torch.cuda.device_count())]
-    nccl.all_reduce(numbers)
+    reduce_all: Callable[[list[Any]], None] = nccl.all_reduce
+    reduce_all(numbers)
     for index in range(len(numbers)):
         torch.cuda.synchronize(index)
 

@@ -28,6 +28,8 @@ class Options:
     environment: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.server is not None and not self.server.strip():
+            raise UnitError("--server names no server: give host, or GPUs such as 0,1")
         for name, value in (("channels", self.num_channels), ("chunks", self.num_chunks)):
             if value is not None and not 1 <= value <= MOST:
                 raise UnitError(f"--{name} {value}: a number from 1 to {MOST} is needed")

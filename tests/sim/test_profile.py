@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sim.profile import IDEAL, Profile, Protocol, Transport, load_profile
+from sim.profile import IDEAL, Hop, Profile, Protocol, Transport, load_profile
 from topo import jsonio
 from topo.errors import CaptureError, NameChoiceError
 from topo.presets import preset, synthetic
@@ -45,7 +45,14 @@ def test_a_profile_survives_its_file(tmp_path: Path) -> None:
     ("broken", "complaint"),
     [
         ({"transports": (Transport("nvlink", 1.5),)}, "efficiency 1.5"),
+        ({"transports": (Transport("nvlink", 1e-320),)}, "efficiency"),
+        ({"transports": (Transport("nvlink"), Transport("pcie"), Transport("nvlink", 0.5))}, "nvlink stands twice"),
         ({"transports": (Transport("nvlink", 1.0, -1e-6),)}, "hop latency"),
+        ({"protocols": (Protocol("ll", 0.5, 0.0), Protocol("ll", 0.4, 0.0))}, "ll stands twice among its protocols"),
+        (
+            {"protocols": (Protocol("ll", 0.5, 0.0, (Hop("pcie", 0.0), Hop("pcie", 1.0))),)},
+            "twice among its hops of ll",
+        ),
         ({"launch_overhead_s": -1.0}, "launch overhead"),
         ({"gpu_reduce_bytes_per_s": 0.0}, "reduce rate"),
         ({"protocols": (Protocol("ll", 0.0, 0.0),)}, "payload share"),

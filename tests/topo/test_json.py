@@ -74,6 +74,11 @@ BAD: dict[str, tuple[list[str | int], Any, str]] = {
     "nowhere": (["links", 0, "dst"], "GPU7", "leads to 'GPU7', which is no device"),
     "disconnected": (["links"], [], "no path from GPU0 to GPU1, GPU2"),
     "rank that is none": (["gpu_ids"], ["GPU9"], "rank 0 is 'GPU9', which is no device"),
+    "negative latency of a NIC": (["devices", 1, "nic"], {"latency_s": -1e-6}, "NIC GPU1 has latency -1e-06 s"),
+    "rate that is no machine's": (["links", 0, "bandwidth_bytes_per_s"], 1e-320, "expected 1 to 1e+18, check its unit"),
+    "rate beyond all": (["links", 0, "bandwidth_bytes_per_s"], 1e300, "expected 1 to 1e+18, check its unit"),
+    "latency of weeks": (["links", 0, "latency_s"], 1e9, "at most 1e+06, check its unit"),
+    "hidden pair of nobody": (["hidden_pairs"], [["GPU0", "GPU9"]], "names 'GPU9', which is no device"),
     "null": (["links"], None, "$.links: expected `array`, got `null`"),
 }
 
@@ -97,6 +102,16 @@ def test_a_missing_key_is_named() -> None:
     del changed["links"][0]["kind"]
     with pytest.raises(CaptureError, match=r"\$.links\[0\]: object missing required field `kind`"):
         topology_json.read(json.dumps(changed))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key"),
+    [('"gpu_ids"', '"name": "x", "gpu_ids"', "name"), ('"kind": "gpu"', '"kind": "gpu", "kind": "nic"', "kind")],
+)
+def test_a_key_that_stands_twice_is_refused(old: str, new: str, key: str) -> None:
+    text = json.dumps(document()).replace(old, new, 1)
+    with pytest.raises(CaptureError, match=f"machine.json: the key '{key}' stands twice in one JSON object"):
+        topology_json.read(text, "machine.json")
 
 
 @pytest.mark.parametrize("text", ['{"schema": "topology/1",', "[1]", '{"a":' * 50_000, '{"schema": NaN}', "", "nul"])

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 
 from tests.topo.matrices import CAPTURES, Matrix, expanded, matrices
+from topo.errors import TopologyError
 from topo.merge import from_matrix
 from topo.presets import preset
 from topo.readers.nvidia_smi_topo import read
+from topo.synthetic import synthetic
 from topo.topology import Device, Link, Topology
-from topo.writers.matrix import matrix, render
+from topo.writers.json import dumps
+from topo.writers.matrix import MOST_ENDS, matrix, render
 
 
 @pytest.mark.corpus
@@ -85,3 +89,10 @@ def test_ids_stand_in_where_two_hosts_use_one_label() -> None:
     links = (Link(devices[0].id, devices[1].id, "network", 1.0), Link(devices[1].id, devices[0].id, "network", 1.0))
     topology = Topology(devices, links, tuple(device.id for device in devices))
     assert matrix(topology) == {"host0/GPU0": {"host1/GPU0": "NET"}, "host1/GPU0": {"host0/GPU0": "NET"}}
+
+
+def test_of_too_many_devices_no_matrix_is_made_and_the_document_goes_without() -> None:
+    machine = synthetic(f"switch:{MOST_ENDS + 1},bandwidth=1GB/s")
+    with pytest.raises(TopologyError, match="has 1,025 GPUs and NICs, a matrix is made of at most 1,024"):
+        matrix(machine)
+    assert json.loads(dumps(machine))["matrix"] is None

@@ -274,3 +274,23 @@ def test_remarks_around_the_matrix_do_not_matter(remark: str, place: int) -> Non
     lines = TWO.splitlines()
     lines.insert(place, remark)
     assert dict(read("\n".join(lines)).cells) == {("GPU0", "GPU1"): "PIX"}
+
+
+@pytest.mark.parametrize(
+    ("place", "failure"),
+    [
+        (0, "Failed to initialize NVML: Driver/library version mismatch"),
+        (2, "Failed to initialize NVML: Unknown Error"),
+        (3, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."),
+    ],
+)
+def test_a_failure_beside_the_matrix_is_told_with_its_line(place: int, failure: str) -> None:
+    lines = TWO.splitlines()
+    lines.insert(place, failure)
+    facts = read("\n".join(lines))
+    assert dict(facts.cells) == {("GPU0", "GPU1"): "PIX"}
+    assert [note for note in facts.notes if f"line {place + 1}: {failure}" in note]
+
+
+def test_a_command_of_another_tool_that_is_missing_says_nothing_of_the_matrix() -> None:
+    assert read(TWO + "bash: rocm-smi: command not found\n").notes == ()

@@ -27,8 +27,14 @@ _FAILURES = re.compile(
 )
 """How nvidia-smi, its libraries or the shell say that there is no matrix."""
 
+_OTHERS_FAILURES = re.compile(r"command not found|no such file or directory", re.IGNORECASE)
+"""What the shell says of any command: beside a matrix it need not be about nvidia-smi."""
+
 _LOST_GPU = re.compile(r"unable to determine the device handle|gpu is lost", re.IGNORECASE)
 _NIC_LEGEND = re.compile(r"\b(NIC\d+)\s*:\s*([A-Za-z][\w.\-]*)")
+
+MOST_FAILURES = 4
+"""So many lines in which nvidia-smi fails are told: the others say the same."""
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -232,8 +238,14 @@ def _two_machines(one: MatrixFacts, other: MatrixFacts) -> CaptureError:
 
 
 def _notes(text: str) -> tuple[str, ...]:
-    lost = [line.strip() for line in text.splitlines() if _LOST_GPU.search(line)]
-    return tuple(f"nvidia-smi reports a GPU that the matrix may lack: {line[:120]}" for line in lost[:4])
+    said: list[str] = []
+    for number, line in enumerate(re.split(r"\r\n|\n|\r", text), start=1):
+        words = f"line {number}: {line.strip()[:120]}"
+        if _LOST_GPU.search(line):
+            said.append(f"nvidia-smi reports a GPU that the matrix may lack, {words}")
+        elif _FAILURES.search(line) and not _OTHERS_FAILURES.search(line):
+            said.append(f"a failure of nvidia-smi stands beside the matrix, which may lack something, {words}")
+    return tuple(said[:MOST_FAILURES])
 
 
 def _failure(text: str) -> tuple[int, str] | None:

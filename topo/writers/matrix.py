@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from topo.errors import TopologyError
 from topo.paths import letters_from
 from topo.topology import RANK_KINDS, Device, Topology
+
+MOST_ENDS = 1024
+"""GPUs and NICs of which a matrix is made: it takes some ten seconds, and grows with the square."""
 
 _COLUMNS = ("CPU Affinity", "NUMA Affinity")
 
@@ -27,9 +31,15 @@ def matrix(topology: Topology) -> dict[str, dict[str, str | None]]:
     """The letters of each GPU that takes part and NIC to each other, by name, both directions, computed from the graph.
 
     Names are the source's labels (ids where two devices share a label), GPUs first, then NICs, in the topology's order.
-    None where the source does not show the pair (`hidden_pairs`), or where no path joins the two.
+    None where the source does not show the pair (`hidden_pairs`), or where no path joins the two. TopologyError for
+    more than `MOST_ENDS` devices.
     """
     devices = _ends(topology)
+    if len(devices) > MOST_ENDS:
+        raise TopologyError(
+            f"{topology.name or 'this machine'} has {len(devices):,} GPUs and NICs, a matrix is made of at most "
+            f"{MOST_ENDS:,}: take some with --gpus, or another form"
+        )
     names = _names(devices)
     hidden = {frozenset(pair) for pair in topology.hidden_pairs}
     rows: dict[str, dict[str, str | None]] = {}
@@ -41,6 +51,11 @@ def matrix(topology: Topology) -> dict[str, dict[str, str | None]]:
             for other in others
         }
     return rows
+
+
+def is_small(topology: Topology) -> bool:
+    """Whether a matrix is made of it."""
+    return len(_ends(topology)) <= MOST_ENDS
 
 
 def render(topology: Topology) -> str:

@@ -1,0 +1,156 @@
+"""The structural rules of a topology, one function each: what has passed them is never asked again."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+from typing import get_args
+
+from topo.errors import TopologyError
+from topo.topology import RANK_KINDS, DeviceKind, LinkKind, LinkState, Topology, some
+
+RATES_BYTES_PER_S = (1.0, 1e18)
+"""Between these lies the rate of anything that is built: outside, what engines divide would overflow."""
+MOST_LATENCY_S = 1e6
+"""More than eleven days on one link is a slip of the keyboard."""
+
+
+def _unique_device_ids(topology: Topology) -> None:
+    """An id names one device."""
+    seen: set[str] = set()
+    for device in topology.devices:
+        if not device.id:
+            raise TopologyError(f"a device of kind {device.kind} has an empty id: give it one")
+        if device.id in seen:
+            raise TopologyError(f"two devices are called {device.id!r}: ids must be unique, rename one")
+        seen.add(device.id)
+
+
+def _known_kinds(topology: Topology) -> None:
+    """Kinds are a closed list, since routes and path letters depend on them."""
+    device_kinds, link_kinds, link_states = (frozenset(get_args(kind)) for kind in (DeviceKind, LinkKind, LinkState))
+    for device in topology.devices:
+        if device.kind not in device_kinds:
+            raise TopologyError(f"{device.id}: unknown kind {device.kind!r}, one of {', '.join(get_args(DeviceKind))}")
+    for link in topology.links:
+        if link.kind not in link_kinds:
+            raise TopologyError(f"{link.id}: unknown kind {link.kind!r}, one of {', '.join(get_args(LinkKind))}")
+        if link.state not in link_states:
+            raise TopologyError(f"{link.id}: unknown state {link.state!r}, one of {', '.join(get_args(LinkState))}")
+
+
+def _links_join_devices(topology: Topology) -> None:
+    """A link joins two different devices that exist, and each (src, dst, kind) stands once."""
+    ids = {device.id for device in topology.devices}
+    seen: set[tuple[str, str, str]] = set()
+    for link in topology.links:
+        for end in (link.src, link.dst):
+            if end not in ids:
+                raise TopologyError(
+                    f"link {link.id} leads to {end!r}, which is no device: known are {some(sorted(ids))}"
+                )
+        if link.src == link.dst:
+            raise TopologyError(f"link {link.id} joins {link.src!r} to itself: remove it")
+        key = (link.src, link.dst, link.kind)
+        if key in seen:
+            raise TopologyError(f"two {link.kind} links {link.id}: give one link with the sum of their lanes")
+        seen.add(key)
+
+
+def _physical_numbers(topology: Topology) -> None:
+    """Rates and latencies are those of things that can be built: no engine meets anything else."""
+    for link in topology.links:
+        _check_rate(f"link {link.id}", link.bandwidth_bytes_per_s)
+        _check_latency(f"link {link.id}", link.latency_s)
+        if link.lanes < 1:
+            raise TopologyError(f"link {link.id} has {link.lanes} lanes: at least 1, or leave the link out")
+    for device in topology.devices:
+        if device.gpu and (device.gpu.compute_capability or 0) < 0:
+            raise TopologyError(f"GPU {device.id} has a compute capability below 0: ten times CUDA's is expected")
+        if device.nic and device.nic.bandwidth_bytes_per_s is not None:
+            _check_rate(f"NIC {device.id}", device.nic.bandwidth_bytes_per_s)
+        if device.nic and device.nic.latency_s is not None:
+            _check_latency(f"NIC {device.id}", device.nic.latency_s)
+
+
+def _check_rate(what: str, rate: float) -> None:
+    least, most = RATES_BYTES_PER_S
+    if not 0 < rate < math.inf:
+        raise TopologyError(f"{what} has bandwidth {rate} B/s: it must be positive and finite")
+    if not least <= rate <= most:
+        raise TopologyError(f"{what} has bandwidth {rate} B/s: expected {least:g} to {most:g}, check its unit")
+
+
+def _check_latency(what: str, latency_s: float) -> None:
+    if not 0 <= latency_s < math.inf:
+        raise TopologyError(f"{what} has latency {latency_s} s: it must be finite and not negative")
+    if latency_s > MOST_LATENCY_S:
+        raise TopologyError(f"{what} has latency {latency_s} s: at most {MOST_LATENCY_S:g}, check its unit")
+
+
+def _ranks_are_devices(topology: Topology) -> None:
+    """Each rank is one GPU (or CPU process) of this machine."""
+    by_id = {device.id: device for device in topology.devices}
+    seen: set[str] = set()
+    for rank, gpu_id in enumerate(topology.gpu_ids):
+        if (device := by_id.get(gpu_id)) is None:
+            raise TopologyError(f"rank {rank} is {gpu_id!r}, which is no device: known are {some(sorted(by_id))}")
+        if device.kind not in RANK_KINDS:
+            raise TopologyError(f"rank {rank} is {gpu_id!r}, a {device.kind}: a rank is a gpu or a process")
+        if gpu_id in seen:
+            raise TopologyError(f"{gpu_id!r} stands for two ranks: each device is one rank")
+        seen.add(gpu_id)
+
+
+def _hidden_pairs_are_devices(topology: Topology) -> None:
+    """A pair whose relation is not shown is of two devices that are."""
+    if not topology.hidden_pairs:
+        return
+    names = {device.name for device in topology.devices}
+    for pair in topology.hidden_pairs:
+        for name in pair:
+            if name not in names:
+                raise TopologyError(
+                    f"the hidden pair {pair[0]}, {pair[1]} names {name!r}, which is no device: known are "
+                    f"{some(sorted(names))}"
+                )
+
+
+def _ranks_connected(topology: Topology) -> None:
+    """Every two ranks can reach each other, unless the source shows only part of the machine."""
+    if not topology.complete or len(topology.gpu_ids) < 2:
+        return
+    start = topology.gpu_ids[0]
+    for forward in (True, False):
+        reached = _reachable(topology, start, forward=forward)
+        lost = [gpu_id for gpu_id in topology.gpu_ids if gpu_id not in reached]
+        if lost:
+            way = f"from {start} to" if forward else f"to {start} from"
+            raise TopologyError(f"no path {way} {some(lost)}: add the missing links, or take the GPUs out with --gpus")
+
+
+def _reachable(topology: Topology, start: str, *, forward: bool) -> set[str]:
+    neighbours: defaultdict[str, list[str]] = defaultdict(list)
+    for link in topology.links:
+        if link.state == "active":
+            near, far = (link.src, link.dst) if forward else (link.dst, link.src)
+            neighbours[near].append(far)
+    reached, todo = {start}, [start]
+    while todo:
+        new = [far for far in neighbours.pop(todo.pop(), ()) if far not in reached]
+        reached.update(new)
+        todo += new
+    return reached
+
+
+CHECKS: tuple[Callable[[Topology], None], ...] = (
+    _unique_device_ids,
+    _known_kinds,
+    _links_join_devices,
+    _physical_numbers,
+    _ranks_are_devices,
+    _hidden_pairs_are_devices,
+    _ranks_connected,
+)
+"""The structural rules, one function each; a rule's docstring states it."""
