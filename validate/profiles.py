@@ -1,7 +1,8 @@
-"""Builds the shipped profile from the shipped runs: `python -m validate.profiles [FILE]`.
+"""Builds the shipped profile from the shipped runs: `python -m validate.profiles [FOLDER]`.
 
 The terms are fitted to all healthy runs. The bands are what leaving out one machine class at a time shows: each class
-is predicted by terms fitted to the others, so that no row widens or narrows its own band.
+is predicted by terms fitted to the others, so that no row widens or narrows its own band. Those terms are written as
+well, for whoever cross-validates.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from sim.clock.facts import NO_NETWORK, facts_of
 from sim.clock.profile import REGIMES, SCHEMA, SHIPPED, Band, FittedTerm, KernelProfile, regime_of
 from sim.clock.terms import TERMS
 from validate.clocked import Clocked, hint_of, train
+from validate.scoring import left_out
 
 if TYPE_CHECKING:
     from sim.clock.fit import Fitted
     from validate.published.cases import Case
+    from validate.scoring.left_out import LeftOutTerms
 
 NAME = "nccl-fitted"
 QUANTILES = (0.1, 0.9)
@@ -37,9 +40,8 @@ def healthy_cases() -> tuple[Case, ...]:
     return found.cases
 
 
-def build_profile(cases: Sequence[Case]) -> KernelProfile:
-    """The terms fitted to these cases, with bands from leaving out one machine class at a time."""
-    fitted = train(cases)
+def build_profile(cases: Sequence[Case], fitted: Fitted, without: LeftOutTerms) -> KernelProfile:
+    """The terms fitted to these cases, with bands from those `without` one machine class at a time."""
     sources = len({case.run.source for case in cases})
     rows = sum(len(case.samples) for case in cases)
     seen = {facts_of(case.plan, hint_of(case)) for case in cases}
@@ -48,7 +50,7 @@ def build_profile(cases: Sequence[Case]) -> KernelProfile:
         name=NAME,
         provenance=f"fitted to {rows} rows of {len(cases)} published runs from {sources} sources (validate/published)",
         terms=_terms(fitted),
-        bands=bands_of(cases, fitted),
+        bands=bands_of(cases, without),
         seen=tuple(sorted(kinds)),
     )
 
@@ -61,21 +63,14 @@ def _terms(fitted: Fitted) -> tuple[FittedTerm, ...]:
     )
 
 
-def bands_of(cases: Sequence[Case], fitted: Fitted) -> tuple[Band, ...]:
-    """Measured over predicted, by regime and by one node or several, of cases whose class was not fitted.
-
-    `fitted` are the terms of all cases, from which each of these fits starts.
-    """
+def bands_of(cases: Sequence[Case], without: LeftOutTerms) -> tuple[Band, ...]:
+    """Measured over predicted, by regime and by one node or several, of cases whose class was not fitted."""
     ratios: dict[tuple[str, bool], list[float]] = {}
-    for name in sorted({case.machine_class for case in cases}):
-        rest = [case for case in cases if case.machine_class != name]
-        if not rest:
-            continue
-        predictor = Clocked(train(rest, fitted.values).values)
-        for case in cases:
-            if case.machine_class == name:
-                for num_bytes, ratio in zip(case.num_bytes, case.measured_s / predictor.times_s(case), strict=True):
-                    ratios.setdefault((regime_of(num_bytes), case.num_nodes > 1), []).append(float(ratio))
+    predictors = {row.machine_class: Clocked(np.array(row.values)) for row in without.rows}
+    for case in cases:
+        predicted_s = predictors[case.machine_class].times_s(case)
+        for num_bytes, ratio in zip(case.num_bytes, case.measured_s / predicted_s, strict=True):
+            ratios.setdefault((regime_of(num_bytes), case.num_nodes > 1), []).append(float(ratio))
     bands = []
     for regime in REGIMES:
         for several in (False, True):
@@ -87,12 +82,20 @@ def bands_of(cases: Sequence[Case], fitted: Fitted) -> tuple[Band, ...]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the profile to the file named, or to where it ships."""
+    """Write the profile and the terms without each class to where they ship, or below the folder named."""
     from topo.jsonio import encode
 
-    target = Path(arguments[0]) if arguments else SHIPPED
-    target.parent.mkdir(exist_ok=True)
-    target.write_text(encode(build_profile(healthy_cases()), SCHEMA), encoding="utf-8")
+    folder = Path(arguments[0]) if arguments else None
+    cases = healthy_cases()
+    fitted = train(cases)
+    without = left_out.fitted(cases, fitted.values)
+    for shipped, value, schema in (
+        (left_out.SHIPPED, without, left_out.SCHEMA),
+        (SHIPPED, build_profile(cases, fitted, without), SCHEMA),
+    ):
+        target = shipped if folder is None else folder / shipped.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(encode(value, schema), encoding="utf-8")
 
 
 if __name__ == "__main__":

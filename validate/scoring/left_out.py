@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from validate.published.cases import Case
 
 SHIPPED = Path(__file__).with_name("left_out.json")
@@ -65,26 +67,13 @@ def remembered(path: Path = SHIPPED) -> Mapping[str, tuple[float, ...]]:
     return {row.digest: row.values for row in decode(read_file(path), LeftOutTerms, SCHEMA, str(path)).rows}
 
 
-def fitted(cases: Sequence[Case]) -> LeftOutTerms:
-    """Terms for each class of machines, fitted to the cases of all others."""
+def fitted(cases: Sequence[Case], start: npt.NDArray[np.float64]) -> LeftOutTerms:
+    """Terms for each class of machines, fitted to the cases of all others; `start` is where each fit begins."""
     from validate.clocked import train
 
     rows = []
     for name in sorted({case.machine_class for case in cases}):
         rest = [case for case in cases if case.machine_class != name]
-        values = tuple(float(f"{value:.5g}") for value in train(rest).values.tolist())
+        values = tuple(float(f"{value:.5g}") for value in train(rest, start).values.tolist())
         rows.append(LeftOut(name, digest_of(rest), values))
     return LeftOutTerms(tuple(rows))
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Fit all of them to the healthy shipped runs, and write the file named or the one that ships."""
-    from topo.jsonio import encode
-    from validate.scoring.front import load
-
-    target = Path(arguments[0]) if arguments else SHIPPED
-    target.write_text(encode(fitted(load().cases), SCHEMA), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
