@@ -33,7 +33,7 @@ validate.add_command(ddp)
 @click.option("--nodes", type=click.IntRange(min=1), default=1, help="How often the node stands.")
 @click.option("--gpus", metavar="LIST", help="GPUs that took part, such as 0-3,6 (default: all).")
 @click.option("--fabric", metavar="TEXT", help="What joins the nodes, as in topo simulate.")
-@click.option("--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, nccl-fitted, or a JSON file.")
+@click.option("--profile", default="auto", show_default=True, help="As in topo simulate.")
 @click.option("--algorithm", help="Predict this algorithm (default: as measured; auto where the library chose).")
 @click.option("--collective", help="Where FILE does not name its collective.")
 @click.option(

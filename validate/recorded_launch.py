@@ -1,4 +1,4 @@
-"""A launch that starts nothing: every job "takes" the times that it is given, so that all above is seen without hardware."""
+"""A launch that starts nothing: every job "takes" the times that it is given, so that all is seen without hardware."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ Launch = Callable[..., Outcome]
 class Session:
     """What was measured, and beside each measurement its comparison; None where nothing could be predicted.
 
-    `unpredicted` says why, where there is more to say than that nothing here runs it. `num_nodes` are those of the machine
-    that is predicted.
+    `unpredicted` says why, where there is more to say than that nothing here runs it. `num_nodes` are those of the
+    machine that is predicted.
     """
 
     found: MeasurementSet

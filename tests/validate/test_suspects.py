@@ -46,7 +46,9 @@ def test_a_setting_that_costs_speed_is_suspected_of_a_low_row(setting: tuple[str
     assert not suspects([row(1.0, setting)])
 
 
-@pytest.mark.parametrize("setting", [("NCCL_P2P_DISABLE", "0"), ("NCCL_NVLS_ENABLE", "1"), ("NCCL_NET", "IB"), ("NCCL_ALGO", "Ring")])
+@pytest.mark.parametrize(
+    "setting", [("NCCL_P2P_DISABLE", "0"), ("NCCL_NVLS_ENABLE", "1"), ("NCCL_NET", "IB"), ("NCCL_ALGO", "Ring")]
+)
 def test_a_setting_that_costs_nothing_is_not(setting: tuple[str, str]) -> None:
     assert not suspects([row(0.6, setting)])
 
