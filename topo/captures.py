@@ -24,6 +24,25 @@ SMI_ERRORS = re.compile(
 )
 """What nvidia-smi or the shell says instead of a matrix."""
 
+NOT_READ: tuple[tuple[str, re.Pattern[str], str], ...] = (
+    (
+        "nvidia-smi -q",
+        re.compile(r"={3,}\s*NVSMI LOG\s*={3,}|<nvidia_smi_log>"),
+        "nvidia-smi topo -m, -L and --query-gpu tell what is needed of it",
+    ),
+    (
+        "amd-smi topology",
+        re.compile(r"^\s*(?:ACCESS|WEIGHT|HOPS|LINK TYPE|NUMA BW) TABLE:", re.MULTILINE),
+        "rocm-smi --showtopo tells the same",
+    ),
+    (
+        "nvidia-smi",
+        re.compile(r"\|\s*NVIDIA-SMI\s+\d"),
+        "it tells nothing of how GPUs are joined: nvidia-smi topo -m does",
+    ),
+)
+"""Outputs that are known and not read: what they are called, how they are told, and what to give in their place."""
+
 MOST_QUOTED_CHARS = 160
 
 _NEWLINE = re.compile(r"\r\n|\n|\r")
@@ -62,6 +81,12 @@ class Text:
         places = (number for number, line in enumerate(self.lines[after:], start=after + 1) if pattern.search(line))
         line = next(places, None)
         return None if line is None else self.quote(line)
+
+
+def not_read(content: str) -> str:
+    """What a text is that is known and not read, with what to give in its place; empty where it is none of these."""
+    found = next(((title, instead) for title, mark, instead in NOT_READ if mark.search(content)), None)
+    return f"the output of {found[0]} is not read, {found[1]}" if found else ""
 
 
 def joined(texts: Sequence[Text]) -> Text:
@@ -121,14 +146,20 @@ class Captures:
                 yield Finding("unread", "note", f"{output.title} is left out: {output.problem}", evidence)
         for _, quote in self.error_messages():
             yield Finding("unread", "note", f"a command failed: {quote}", (quote,))
+        for text in self.texts:
+            if not self._is_used(text) and (sentence := not_read(text.content)):
+                yield Finding("unread", "note", f"{text.name or text.source} is left out: {sentence}")
 
     def error_messages(self) -> Iterator[tuple[Text, Quote]]:
         """The texts that hold nothing but what a command says where it fails, with that line."""
-        holding = {id(part) for output in self.outputs for part in (output.text, *output.text.parts)}
         for text in self.texts:
-            match = None if id(text) in holding else SMI_ERRORS.search(text.content)
+            match = None if self._is_used(text) else SMI_ERRORS.search(text.content)
             if match is not None:
                 yield text, text.quote(text.content[: match.start()].count("\n") + 1)
+
+    def _is_used(self, text: Text) -> bool:
+        """Whether a reader knows something in the text."""
+        return any(text is part for output in self.outputs for part in (output.text, *output.text.parts))
 
     def named(self, finding: Finding) -> Finding:
         """The finding with its evidence under the texts' names, as everywhere in these captures."""

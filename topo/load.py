@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topo import readers, textfile
-from topo.captures import Captures, Output, Text, read_texts
+from topo.captures import Captures, Output, Text, not_read, read_texts
 from topo.errors import CaptureError, NameChoiceError, TopologyError
 
 if TYPE_CHECKING:
@@ -123,6 +123,8 @@ def _refuse_unknown(captures: Captures) -> None:
     """Refuses a single text in which nothing is known, saying what it is instead."""
     text = captures.texts[0]
     if not captures.outputs and not any(captures.error_messages()):
+        if sentence := not_read(text.content):
+            raise CaptureError(sentence, source=text.source)
         raise CaptureError(f"{_what_else(text.content)}: read are {readers.titles()}", source=text.source)
 
 

@@ -257,3 +257,23 @@ def test_reading_captures_loads_nothing_heavy(tmp_path: Path) -> None:
     )
     run = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, check=True, timeout=60)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("\n==============NVSMI LOG==============\n\nTimestamp : x\nAttached GPUs : 2\n", "nvidia-smi -q is not read"),
+        ("<nvidia_smi_log>\n</nvidia_smi_log>\n", "nvidia-smi -q is not read"),
+        ("ACCESS TABLE:\n             0000:0c:00.0\n0000:0c:00.0 ENABLED\n", "amd-smi topology is not read"),
+        ("| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15 |\n", "nvidia-smi is not read"),
+    ],
+)
+def test_outputs_that_are_known_and_not_read_are_named(text: str, words: str, tmp_path: Path) -> None:
+    alone = tmp_path / "alone.txt"
+    alone.write_text(text)
+    with pytest.raises(CaptureError, match=f"alone.txt: the output of {words}, "):
+        load_topology(str(alone))
+    folder = say.write_all(tmp_path / "all", {"m.txt": say.matrix(say.all_to_all(2, "PIX")), "q.txt": text})
+    topology = load_topology(folder)
+    assert isinstance(topology, Topology)
+    assert [remark for remark in topology.remarks if f"q.txt is left out: the output of {words}" in remark]
