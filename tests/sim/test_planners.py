@@ -157,3 +157,13 @@ def test_two_levels_want_as_many_ranks_on_each_node() -> None:
 def test_squares_of_ranks_are_refused_before_they_fill_the_memory() -> None:
     with pytest.raises(ScheduleError, match="pat over 4096 ranks has too many transfers"):
         PLANNERS["topology"](load_topology("switch:4096,bandwidth=1GB/s"), Workload("all_gather", MIB), algorithm="pat")
+
+
+def test_nvls_over_a_network_that_reduces_is_stood_in_for() -> None:
+    cluster, workload = load_topology("dgx-h100-sharp", nodes=4), Workload("all_reduce", 64 * MIB)
+    options = Options(environment=(("NCCL_COLLNET_ENABLE", "1"),))
+    prepared = PLANNERS["nccl-2.30"].on(cluster, options)
+    assert prepared.plan(workload, runnable=False).algorithm == "nvls"
+    stands_in = prepared.plan(workload)
+    assert stands_in.instead_of == "nvls"
+    assert stands_in.algorithm in ("ring", "tree", "nvls-tree")

@@ -10,7 +10,7 @@ from sim.algorithms import ALGORITHMS
 from sim.plan import Plan
 from sim.planners.nccl_2_30.front_door import environment_of, plan_machine
 from sim.planners.switches import with_switches
-from topo.errors import ScheduleError, UnitError
+from topo.errors import ScheduleError, TopologyError, UnitError
 
 if TYPE_CHECKING:
     from sim.engines.network import Network
@@ -53,14 +53,14 @@ class NcclPlanner:
             name = "ring" if algorithm == "auto" else algorithm
             return Plan(name, 1, ((0,),), workload.collective, planner=self.name)
         if not runnable:
-            return self._from_choice(self._choose(workload, None if algorithm == "auto" else (algorithm,)), None)
+            return self._from_choice(self._choose(workload, None if algorithm == "auto" else (algorithm,)), None, False)
         if algorithm != "auto":
             choice = self._choose(workload, (algorithm,))
             if workload.collective not in getattr(ALGORITHMS.get(algorithm), "collectives", ()):
                 raise ScheduleError(f"{workload.collective} by {algorithm} cannot be simulated yet: {_SEE_PLAN}")
             return self._from_choice(choice, None)
         best = self._choose(workload, None)
-        known = [name for name, row in ALGORITHMS.items() if workload.collective in row.collectives]
+        known = [name for name in ALGORITHMS if self._has_schedule(name, workload.collective)]
         if best.algorithm in known:
             return self._from_choice(best, None)
         possible = [name for (name, _), _ in best.times_s if name in known]
@@ -69,6 +69,17 @@ class NcclPlanner:
                 f"NCCL takes {best.algorithm} for {workload.collective}, which cannot be simulated yet: {_SEE_PLAN}"
             )
         return self._from_choice(self._choose(workload, possible), best.algorithm)
+
+    def _has_schedule(self, algorithm: str, collective: str) -> bool:
+        """Whether the collective has a schedule of that algorithm on this machine: NVLS over CollNet has none."""
+        row = ALGORITHMS[algorithm]
+        if collective not in row.collectives or not row.in_switch:
+            return collective in row.collectives
+        try:
+            with_switches(Plan(algorithm, self._nccl.wiring.num_ranks, (), collective), self._machine)
+        except TopologyError:
+            return False
+        return True
 
     def _choose(self, workload: Workload, algorithms: Collection[str] | None) -> Choice:
         return self._nccl.choose(
@@ -79,7 +90,7 @@ class NcclPlanner:
             algorithms=algorithms,
         )
 
-    def _from_choice(self, choice: Choice, instead_of: str | None) -> Plan:
+    def _from_choice(self, choice: Choice, instead_of: str | None, runnable: bool = True) -> Plan:
         wiring, options = self._nccl.wiring, self._options
         num_channels = options.num_channels or choice.split.num_channels
         plan = Plan(
@@ -97,7 +108,7 @@ class NcclPlanner:
             return plan
         per_channel = -(-choice.num_bytes // num_channels)
         plan = replace(plan, num_chunks=options.num_chunks or -(-per_channel // choice.chunk_bytes))
-        if not ALGORITHMS[choice.algorithm].in_switch:
+        if not ALGORITHMS[choice.algorithm].in_switch or not runnable:
             return plan
         heads = max(1, self._nccl.communicator.nvls_num_heads)
         plan = replace(plan, num_chunks=options.num_chunks or -(-plan.num_chunks // heads))
