@@ -5,6 +5,7 @@ That interface is `concurrent.futures`: `submit`, `wait`, and an exception where
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
@@ -84,6 +85,9 @@ def dask_workers(address: str) -> Workers:
         raise EnvironmentMissing(
             "--scheduler needs Dask, which is not here: install toposcope[cluster], or leave it out"
         ) from None
+    # What Dask would log of a lost scheduler, tracebacks and all, is said in one sentence by whoever asks.
+    for name in ("distributed", "distributed.client", "distributed.core", "distributed.comm", "distributed.utils"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
     def opened() -> Iterator[Executor]:
         with dask.Client(address, timeout=CONNECT_S, set_as_default=False) as client:
