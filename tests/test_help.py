@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.metadata import entry_points
 
 import click
 import pytest
 from click.testing import CliRunner
 
+from tests.reference import commands
 from topo.cli import main
 
 WIDTH = 80
 LOADED = {point.name: point.value for point in entry_points(group="toposcope.commands")}
-
-
-def commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """The command and all below it, each with the words that call it."""
-    yield path, command
-    if isinstance(command, click.Group):
-        context = click.Context(command, info_name="topo")
-        for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None, f"{name} is listed but cannot be loaded"
-            yield from commands(below, (*path, name))
 
 
 COMMANDS = dict(commands(main))
