@@ -118,7 +118,7 @@ class Scaling:
 
 def bounds_of(prediction: Prediction) -> Bounds | None:
     """The range of a predicted duration, None where the model states none: the one place that reads it."""
-    low_s, high_s = getattr(prediction, "low_s", None), getattr(prediction, "high_s", None)
+    low_s, high_s = prediction.low_s, prediction.high_s
     if low_s is None or high_s is None or not 0 < low_s <= prediction.duration_s <= high_s:
         return None
     return Bounds(low_s, prediction.duration_s, high_s)
@@ -126,8 +126,8 @@ def bounds_of(prediction: Prediction) -> Bounds | None:
 
 def is_extrapolated(simulator: Simulator, prediction: Prediction) -> bool:
     """Whether a prediction lies beyond what its model was made from: by its own word, or its planner's."""
-    plans = getattr(simulator.planner, "nccl", None)
-    return bool(getattr(prediction, "extrapolated", False) or getattr(plans, "extrapolated", False))
+    plans = simulator.planner.nccl
+    return prediction.extrapolated or (plans is not None and plans.extrapolated)
 
 
 def variants(base: Case, texts: Sequence[str], *, cumulative: bool = False) -> tuple[Variant, ...]:
