@@ -14,7 +14,7 @@ import pytest
 
 from tests import reference
 from tests.documents import DOCUMENTS, examples, matches, renewed, run_all
-from tests.source import modules
+from tests.source import PACKAGES, modules
 from tests.support import ROOT
 
 MODULES = [module.name for module in modules()]
@@ -57,6 +57,19 @@ def test_python_examples_of_modules(name: str) -> None:
 def test_the_reference_is_what_the_commands_say() -> None:
     text = reference.PAGE.read_text()
     assert text == reference.page(text), "docs/cli.md is older than the commands: make docs"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_export_is_described_and_used(package: str) -> None:
+    text = (ROOT / "docs" / "python.md").read_text()
+    names = importlib.import_module(package).__all__
+    assert [name for name in names if f"`{name}" not in text] == []
+    imported = {
+        name.strip()
+        for line in re.findall(rf"^>>> from {package} import (.*)$", text, re.M)
+        for name in line.split(",")
+    }
+    assert set(names) == imported
 
 
 def test_readme_starts_with_the_two_commands() -> None:
