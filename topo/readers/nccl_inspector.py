@@ -69,7 +69,8 @@ def read(text: str, source: str = "") -> InspectorDump:
         raise CaptureError(f"{len(text)} characters: give the file of one rank, or a part of it", source=source)
     text = _COMMENT.sub("", text.removeprefix("\ufeff"))
     decoder = json.JSONDecoder(parse_constant=_refuse_constant)
-    records, num_other, is_cut, position = [], 0, False, 0
+    records: list[InspectorRecord] = []
+    num_other, is_cut, position = 0, False, 0
     while (position := _next(text, position)) < len(text):
         line = text.count("\n", 0, position) + 1
         try:
