@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 def show(topology: TopologyArgument, form: str | None, output: Path | None) -> None:
     """Draw a topology, or write it in another form.
 
-    matrix is what nvidia-smi topo -m prints, json our own document, nccl-xml the file that NCCL_TOPO_FILE names, dot
-    a Graphviz graph, svg a picture. A form follows from the suffix of -o, too: -o machine.svg.
+    matrix is what nvidia-smi topo -m prints, affinity how far each GPU is from its NICs, json our own document,
+    nccl-xml the file that NCCL_TOPO_FILE names, nccl-xml-vm the same without GPUs and NICs (a virtual machine has its
+    own), dot a Graphviz graph, svg a picture. A form follows from the suffix of -o, too: -o machine.svg.
     """
     from topo.writers import write
 

@@ -13,7 +13,9 @@ WRITERS: Mapping[str, str] = {
     "text": "topo.writers.text:render",
     "matrix": "topo.writers.matrix:render",
     "json": "topo.writers.json:dumps",
+    "affinity": "topo.writers.affinity:render",
     "nccl-xml": "topo.writers.nccl_xml:render",
+    "nccl-xml-vm": "topo.writers.nccl_xml:render_for_vm",
     "dot": "topo.writers.dot:render",
     "svg": "topo.writers.svg:render",
 }

@@ -27,8 +27,27 @@ def render(topology: Topology) -> str:
     and a comment says so. TopologyError where there is no NUMA node that holds the GPUs, and for nodes that a network
     joins: of several hosts NCCL writes only those of one NVLink domain into one file, told apart by their host hash.
     """
+    return _render(topology, bare=False)
+
+
+def render_for_vm(topology: Topology) -> str:
+    """The XML with processors and PCIe functions alone: what a virtual machine hides of where its devices sit.
+
+    NCCL finds GPUs and NICs by itself, by their bus ids, and takes from the file what lies above them. TopologyError
+    where the bus id of one of them would be made up.
+    """
+    return _render(topology, bare=True)
+
+
+def _render(topology: Topology, *, bare: bool) -> str:
     _refuse_what_has_no_words(topology)
-    writer = _Writer(topology, containment(topology))
+    writer = _Writer(topology, containment(topology), bare)
+    nameless = [device_id for device_id in writer.invented if topology.device(device_id).kind != "pcie_switch"]
+    if bare and nameless:
+        raise TopologyError(
+            f"{topology.name or 'this topology'} does not say the PCI address of {nameless[0]}, by which NCCL finds "
+            "it: add nvidia-smi --query-gpu or lspci -vv to the capture"
+        )
     writer.lines.append(f'<system version="{"2" if any(link.kind == "xgmi" for link in topology.links) else "1"}">')
     for cpu in topology.of_kind("cpu"):
         writer.add_cpu(cpu)
@@ -55,6 +74,7 @@ def _refuse_what_has_no_words(topology: Topology) -> None:
 class _Writer:
     topology: Topology
     tree: Containment
+    bare: bool = False
     lines: list[str] = field(default_factory=list)
     invented: dict[str, str] = field(default_factory=dict)
     ranks: Mapping[str, int] = field(default_factory=dict)
@@ -72,7 +92,7 @@ class _Writer:
         """One NUMA node with all that hangs below it."""
         facts = cpu.cpu
         said = {
-            "host_hash": facts.host_hash if facts else None,
+            "host_hash": facts.host_hash if facts and not self.bare else None,
             "numaid": -1 if cpu.numa_node is None else cpu.numa_node,
             "affinity": facts.affinity if facts else None,
             "arch": facts.arch if facts else None,
@@ -101,7 +121,8 @@ class _Writer:
             for child in self._children(device.id):
                 self._add(depth, self.topology.device(child))
         elif device.kind in ("nic", "nic_card") and not self._needs_pci(device):
-            self._add_nic(depth, device)
+            if not self.bare:
+                self._add_nic(depth, device)
         elif device.kind in _CLASSES:
             self._add_pci(depth, device)
         else:
@@ -110,9 +131,8 @@ class _Writer:
     def _add_pci(self, depth: int, device: Device) -> None:
         """One PCI function: what it is, then the functions behind it."""
         behind = [child for child in self._children(device.id) if self.tree.up_link[child].kind == "pcie"]
-        is_bare = device.kind == "pcie_switch" or (
-            device.gpu is None and device.nic is None and device.kind != "nic_card"
-        )
+        has_nothing = device.gpu is None and device.nic is None and device.kind != "nic_card"
+        is_bare = self.bare or device.kind == "pcie_switch" or has_nothing
         self.lines.append(_tag(depth, "pci", self._pci(device), closed=is_bare and not behind))
         if is_bare and not behind:
             return
