@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import reference
-from tests.documents import DOCUMENTS, examples, matches, renewed, run_all
+from tests.documents import DOCUMENTS, examples, matches, refresh, renewed, run_all
 from tests.source import PACKAGES, modules
 from tests.support import ROOT
 
@@ -113,3 +113,16 @@ def test_output_is_compared_line_by_line(expected: list[str], printed: str, same
 )
 def test_what_is_written_anew_has_the_shape_of_what_was_shown(shown: list[str], now: list[str]) -> None:
     assert renewed(shown, "1\n2 \n3\n4\n") == now
+
+
+def test_outputs_are_written_anew_in_place(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    shown = "a\n\n```console\n$ topo simulate switch:2,bandwidth=1GB/s \\\n    --size 1GB {options}\n{output}\n```\nb\n"
+    page.write_text(shown.format(options="--format csv", output="num_bytes,old\n..."))
+    assert [row.rpartition(": ")[2] for row in refresh(page)] == ["written anew"]
+    first = page.read_text()
+    assert "num_bytes,old" not in first
+    assert first == shown.format(options="--format csv", output=first.splitlines()[5] + "\n...")
+    assert refresh(page) == []
+    page.write_text(shown.format(options="--no-such-option", output="..."))
+    assert "exit status 2, 0 stated" in refresh(page)[0]
