@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from topo.topology import DeviceKind, Link, LinkKind, Topology
@@ -40,18 +40,18 @@ class _Growth:
 
     def forest(self) -> Containment:
         """The finished forest."""
-        roots = [device.id for device in self._topology.of_kind(*_ROOT_KINDS)]
+        roots = dict.fromkeys(device.id for device in self._topology.of_kind(*_ROOT_KINDS))
         self._grow_from(roots)
         for device in self._topology.devices:
             if device.id not in self._up_link and device.id not in roots:
-                roots.append(device.id)
-                self._grow_from([device.id])
+                roots[device.id] = None
+                self._grow_from((device.id,))
         children = {
             parent: tuple(sorted(below, key=self._order.__getitem__)) for parent, below in self._children.items()
         }
         return Containment(tuple(roots), children, self._up_link)
 
-    def _grow_from(self, roots: list[str]) -> None:
+    def _grow_from(self, roots: Collection[str]) -> None:
         grown = list(roots)
         for kind in self._below:
             for parent in grown:

@@ -36,6 +36,7 @@ class _Translation:
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
         self._ranks = {gpu_id: rank for rank, gpu_id in enumerate(topology.gpu_ids)}
+        self._check()
         self._held: Containment = containment(topology)
         self._from: dict[str, list[Link]] = {}
         for link in topology.links:
@@ -47,7 +48,6 @@ class _Translation:
 
     def spec(self) -> SystemSpec:
         """The finished tree."""
-        self._check()
         cpus = tuple(self._cpu(device) for device in self._topology.of_kind("cpu"))
         spec = SystemSpec(cpus, self._topology.name)
         missing = set(self._ranks.values()) - {gpu.rank for gpu in spec.gpus()}
