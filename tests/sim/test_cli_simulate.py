@@ -81,13 +81,30 @@ def test_auto_is_the_choice_of_nccl() -> None:
 
 
 def test_what_cannot_be_simulated_yet_is_said_and_stood_in_for() -> None:
+    reducing = (
+        "dgx-h100-sharp",
+        "--nodes",
+        "4",
+        "--env",
+        "NCCL_COLLNET_ENABLE=1",
+        "--size",
+        "64M",
+        "--engine",
+        "event",
+    )
+    result = topo(*reducing, "--format", "json")
+    [row] = json.loads(result.stdout)["rows"]
+    assert row["algorithm"] in ("ring", "tree", "nvls-tree")
+    assert row["instead_of"] == "nvls"
+    assert result.stderr.count("NCCL takes nvls for 64 MiB, which cannot be simulated yet") == 1
+    assert "instead of" in topo(*reducing).stdout
+
+
+def test_what_has_a_schedule_now_stands_for_itself() -> None:
     one_each = ("dgx-h100", "--nodes", "8", "--gpus", "0", "--collective", "all_gather", "--size", "1K,64K")
-    result = topo(*one_each, "--engine", "event", "--format", "json")
-    small, large = json.loads(result.stdout)["rows"]
+    small, large = json.loads(topo(*one_each, "--engine", "event", "--format", "json").stdout)["rows"]
     assert (small["algorithm"], small["instead_of"]) == ("ring", None)
-    assert (large["algorithm"], large["instead_of"]) == ("ring", "pat")
-    assert result.stderr.count("NCCL takes pat for 64 KiB, which cannot be simulated yet") == 1
-    assert "instead of" in topo(*one_each, "--engine", "event").stdout
+    assert (large["algorithm"], large["instead_of"]) == ("pat", None)
 
 
 def test_kernels_need_no_schedule_and_give_a_range() -> None:
