@@ -7,6 +7,7 @@ its largest resident set are kept. Writes JSON to the file named first, and the 
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -60,8 +61,19 @@ CASES = (
     ),
     Case("dgx-h100, one size", ("dgx-h100", "--size", "1G")),
     Case("64 x dgx-h100, ring, one size", ("dgx-h100", "--nodes", "64", "--algorithm", "ring", "--size", "1G")),
-    Case("2,048 x dgx-h100, ring, one size", ("dgx-h100", "--nodes", "2048", "--algorithm", "ring", "--size", "1G")),
+    Case("2,048 x dgx-h100, 31 sizes, auto", ("dgx-h100", "--nodes", "2048", "-b", "8", "-e", "8G", "-f", "2")),
+    Case("16,384 x dgx-h100, one size, auto", ("dgx-h100", "--nodes", "16384", "--size", "1G")),
+    Case(
+        "2,048 x dgx-h100, ring, one size, steady",
+        ("dgx-h100", "--nodes", "2048", "--algorithm", "ring", "--size", "1G", "--engine", "steady"),
+    ),
 )
+START = Case("start: two ranks", on_star(2, "--algorithm", "ring"))
+GROWTH = tuple(
+    Case(f"ring, {num_ranks:,} ranks, auto", on_star(num_ranks, "--algorithm", "ring"))
+    for num_ranks in (4096, 8192, 16384, 32768, 65536)
+)
+"""What the fit of cost over ranks is made of: `START` is what a process costs before any rank does."""
 
 
 def measure(case: Case, runs: int) -> dict[str, object]:
@@ -101,11 +113,31 @@ def table(rows: list[dict[str, object]]) -> str:
     return "\n".join(lines)
 
 
+def growth(runs: int) -> tuple[str, list[dict[str, object]]]:
+    """How CPU and memory beyond the start grow with the ranks: a sentence with the fitted exponents, and the rows."""
+    start, rows = measure(START, runs), [measure(case, runs) for case in GROWTH]
+    ranks = [int(case.arguments[0].split(":")[1].split(",")[0]) for case in GROWTH]
+
+    def exponent(key: str) -> float:
+        beyond = [math.log(max(float(str(row[key])) - float(str(start[key])), 1e-9)) for row in rows]
+        slope: float = statistics.linear_regression([math.log(count) for count in ranks], beyond).slope
+        return slope
+
+    each = (float(str(rows[-1]["peak_bytes"])) - float(str(start["peak_bytes"]))) / ranks[-1]
+    return (
+        f"Ring, auto, {ranks[0]:,} to {ranks[-1]:,} ranks, beyond what two ranks cost: CPU grows with the "
+        f"ranks to the power {exponent('cpu_s'):.2f}, memory to the power {exponent('peak_bytes'):.2f} "
+        f"({each:.0f} bytes a rank).\n",
+        [start, *rows],
+    )
+
+
 def main(target: Path, document: Path, runs: int = 3) -> None:
     """Measure all cases, write the JSON, and put the table between the marks of the document."""
     rows = [measure(case, runs) for case in CASES]
-    target.write_text(json.dumps({"schema": "bench/1", "runs": runs, "rows": rows}, indent=2) + "\n")
-    put_between(document, "bench", f"{table(rows)}\n")
+    sentence, grown = growth(runs)
+    target.write_text(json.dumps({"schema": "bench/1", "runs": runs, "rows": rows, "growth": grown}, indent=2) + "\n")
+    put_between(document, "bench", f"{table(rows)}\n\n{sentence}")
     sys.stdout.write(table(rows) + "\n")
 
 
