@@ -27,14 +27,21 @@ _COLLECTIVE = "all_reduce"
 
 def look_at_tests(case: Case, table: NcclTestsTable, text: Text) -> Iterator[Finding]:
     """Findings and notes on one table of nccl-tests that ran on the machine."""
-    for row in table.set_aside:
-        if "wrong results" in row.reason or "error of" in row.reason:
-            yield say(
-                WRONG_RESULTS,
-                "finding",
-                f"nccl-tests counts {row.reason} at {row.num_bytes} bytes",
-                text.quote(row.line),
-            )
+    wrong = [row for row in table.set_aside if "wrong results" in row.reason or "error of" in row.reason]
+    for row in wrong:
+        yield say(
+            WRONG_RESULTS,
+            "finding",
+            f"nccl-tests counts {row.reason} at {row.num_bytes} bytes",
+            text.quote(row.line),
+        )
+    if table.footer and table.footer.complaint and not wrong:
+        yield say(
+            WRONG_RESULTS,
+            "finding",
+            f"nccl-tests counts {table.footer.complaint}, though no row has wrong results",
+            text.quote(table.footer.line),
+        )
     why = _why_not(case, table)
     rows = [row for row in table.rows if row.num_bytes >= LEAST_BYTES]
     if why or not rows:

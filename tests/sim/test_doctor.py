@@ -122,6 +122,7 @@ def table(busbw_gb_per_s: float, ranks: int = 8, wrong: int = 0) -> str:
         (table(350.0), 0, "measured busbw 350.0 GB/s"),
         (table(150.0), 1, "LOW"),
         (table(350.0, wrong=3), 1, "wrong results"),
+        (table(350.0) + "# Out of bounds values : 2 FAILED\n", 1, "2 results out of bounds (FAILED), though no row"),
         (table(350.0, ranks=4), 0, "they are of 4 ranks, the topology has 8"),
     ],
 )
