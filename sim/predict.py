@@ -41,7 +41,9 @@ MOST_SCHEDULES = 8
 MOST_LINKS = 1024
 """Links of which a prediction lists each; of more it lists the first of each kind."""
 
-ALL_TO_ALL, DIRECT = "all_to_all", "direct"
+DIRECT = "direct"
+BY_MESSAGES = ("all_to_all", "sendrecv")
+"""What NCCL makes of grouped sends and receives."""
 AUTO_CANDIDATES = ("ring", "tree")
 """What `auto` chooses from where no planner does: the faster one as simulated."""
 
@@ -109,6 +111,8 @@ class Simulator:
         """
         if not spans and self._clock and (plan := self._plan_of_kernels(workload, algorithm)):
             return self._run_kernels(self._clock, plan, workload)
+        if self.engine == KERNELS and not spans:
+            raise ScheduleError(f"NCCL has no kernel for {workload.collective} by {algorithm}: use --engine auto")
         if algorithm != AUTO or self.planner_of(AUTO, workload.collective).chooses:
             return self.run_plan(self.plan(workload, algorithm), workload, spans=spans)
         runs = (self.run(workload, name, spans=spans) for name in auto_candidates(workload.collective))
@@ -121,13 +125,16 @@ class Simulator:
     def algorithms_for(self, workload: Workload) -> tuple[str, ...]:
         """Every algorithm that can run the workload here: by a schedule, or by a kernel that can be timed."""
         scheduled = (row.name for row in ALGORITHMS.values() if workload.collective in row.collectives)
-        kernels = PLANNERS[NCCL].algorithms if self._clock and workload.collective != ALL_TO_ALL else ()
+        known = self._clock and workload.collective in PLANNERS[NCCL].collectives
+        kernels = PLANNERS[NCCL].algorithms if known else ()
         return tuple(name for name in dict.fromkeys((*scheduled, *kernels)) if self._can(workload, name))
 
     def _can(self, workload: Workload, algorithm: str) -> bool:
         try:
             if self._clock and self._plan_of_kernels(workload, algorithm):
                 return True
+            if self.engine == KERNELS:
+                return False
             self.plan(workload, algorithm)
         except TopoError:
             return False
@@ -204,10 +211,10 @@ class Simulator:
         return self._networks[key]
 
     def _plan_of_kernels(self, workload: Workload, algorithm: str) -> Plan | None:
-        """What NCCL launches, None where it has no kernel for that; an all-to-all is its sends and receives."""
+        """What NCCL launches, None where it has no kernel for that; BY_MESSAGES are its sends and receives."""
         if PLANNERS[NCCL].plans(algorithm, workload.collective):
             return self.planner.plan(workload, algorithm, runnable=False)
-        if workload.collective == ALL_TO_ALL and algorithm in (AUTO, DIRECT):
+        if workload.collective in BY_MESSAGES and algorithm in (AUTO, DIRECT):
             return self._by_topology.plan(workload, DIRECT)
         return None
 
@@ -243,8 +250,8 @@ class Simulator:
             duration_s=duration_s,
             link_loads=_loads(network, Run(duration_s, carried, busy_s, {})),
             planner=plan.planner,
-            low_s=duration_s * timed.low,
-            high_s=duration_s * timed.high,
+            low_s=timed.low_s,
+            high_s=timed.high_s,
             extrapolated=timed.extrapolated,
         )
 

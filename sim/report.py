@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sim.algorithms import ALGORITHMS, algorithm
+from sim.engines import KERNELS
 from sim.planners import NCCL, PLANNERS
 from sim.predict import auto_candidates
 from sim.profile import IDEAL
@@ -31,6 +32,7 @@ COLUMNS = (
     Column("wire GB/s", "wire_gb_per_s", ".2f"),
     Column("limiting link", "limiting_link"),
 )
+OVERLAPPING = ("broadcast", "reduce")
 INSTEAD_OF = Column("instead of", "instead_of")
 WIRE = "wire_gb_per_s"
 EXPECTED = Column("expected", "expected_busbw_gb_per_s")
@@ -102,6 +104,11 @@ def notes_on(simulator: Simulator, predictions: Sequence[Prediction]) -> list[st
         seen = ", ".join(simulator.profile.kernels.seen) if simulator.profile.kernels else ""
         notes.append(
             f"EXTRAPOLATED: {simulator.profile.name} was fitted to {seen}; this machine or network is none of them"
+        )
+    if any(run.engine == KERNELS and run.workload.collective in OVERLAPPING for run in predictions):
+        notes.append(
+            "broadcasts and reduces are timed as nccl-tests shows them, back to back: those of one root overlap, "
+            "and small sizes tell how often it can send"
         )
     others = sorted({run.protocol for run in predictions} - {"simple"})
     unknown = [name for name in others if not simulator.profile.knows(name)]

@@ -45,8 +45,6 @@ class Options:
 
 def request_of(machine: Topology | Cluster, options: Options) -> Request:
     """The request for a machine; every TopoError of a text that cannot be read names it."""
-    from sim.report import names_to_run
-
     model = _model(options)
     batch = options.batch or model.batch
     compute = _compute(machine, model, options)
@@ -58,7 +56,7 @@ def request_of(machine: Topology | Cluster, options: Options) -> Request:
         batch=batch,
         caps=caps_of(options.caps, options.first_bucket_cap_mb),
         ways=tuple(SCHEDULES) if options.ways == ALL else tuple(name.strip() for name in options.ways.split(",")),
-        algorithms=names_to_run(options.algorithm, "all_reduce"),
+        algorithms=_algorithms(machine, options.algorithm),
         compression=options.compress,
         accumulation=options.accumulate,
         bucket_views=options.gradient_as_bucket_view,
@@ -66,6 +64,17 @@ def request_of(machine: Topology | Cluster, options: Options) -> Request:
         compute=None if measured else compute,
         memory_bytes_per_s=compute.memory_bytes_per_s,
     )
+
+
+def _algorithms(machine: Topology | Cluster, text: str) -> tuple[str, ...]:
+    """The algorithms that are named; `all` is what the machine can run."""
+    from sim.predict import Simulator
+    from sim.report import names_to_run
+    from sim.workload import Workload
+
+    if text == ALL:
+        return Simulator(machine).algorithms_for(Workload("all_reduce", 1 << 20))
+    return names_to_run(text, "all_reduce")
 
 
 def layer_times(model: Model, options: Options, compute: Compute, batch: int) -> tuple[LayerTime, ...]:

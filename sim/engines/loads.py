@@ -20,7 +20,7 @@ IN_RING_STEPS = ("all_reduce", "all_gather", "reduce_scatter")
 def link_shares(plan: Plan, network: Network, ranks_per_node: int) -> Floats:
     """Bytes on every link of the network for each byte of the workload.
 
-    All 0 for plans of other algorithms than rings, trees, NVLS and all-to-all.
+    All 0 for plans of other algorithms than rings, trees, NVLS and direct sends.
     `ranks_per_node` are NCCL's nodes: NVLS reduces in each node's NVSwitch and joins nodes head by head.
     """
     carried = np.zeros(len(network.bandwidth_bytes_per_s))
@@ -56,6 +56,8 @@ def _hops(plan: Plan, ranks_per_node: int) -> tuple[Pairs, Pairs, Floats]:
         )
     if plan.algorithm in ("nvls", "nvls-tree"):
         return _columns(_reduced_in_switches(plan.num_ranks, ranks_per_node))
+    if plan.collective == "sendrecv":
+        return _columns([(rank, (rank + 1) % plan.num_ranks, 1.0) for rank in range(plan.num_ranks)])
     if plan.algorithm == "direct":
         part = 1 / plan.num_ranks
         inside = _neighbours(plan.num_ranks, ranks_per_node, part * (ranks_per_node - 1))

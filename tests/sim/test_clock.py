@@ -195,6 +195,19 @@ def test_what_the_clock_cannot_time_runs_as_a_schedule() -> None:
         Simulator(load_topology("switch:4,bandwidth=1GB/s,latency=1us"), engine="kernels").run(work, "ring")
 
 
+def test_what_kernels_are_asked_for_without_having_them_is_refused() -> None:
+    simulator = Simulator(load_topology("dgx-h100"), engine="kernels")
+    with pytest.raises(ScheduleError, match="no kernel for all_reduce by parameter-server"):
+        simulator.run(Workload("all_reduce", 1 << 20), "parameter-server")
+    assert simulator.algorithms_for(Workload("all_reduce", 1 << 20)) == ("ring", "tree", "nvls")
+    pairs = Workload("sendrecv", 1 << 30)
+    assert simulator.algorithms_for(pairs) == ("direct",)
+    run = simulator.run(pairs)
+    assert run.engine == "kernels"
+    assert run.limiting is not None
+    assert run.limiting.num_bytes == pytest.approx(1 << 30)
+
+
 def test_a_slow_port_slows_the_whole() -> None:
     cluster = load_topology("dgx-h100", nodes=4)
     work = Workload("all_reduce", 1 << 30)
