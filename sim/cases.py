@@ -11,7 +11,7 @@ from sim.planners.options import P2P_DISABLE, Options
 from topo.changes import Change, Late, PeerToPeer, ServeFrom, SetVariable, naming
 from topo.cluster import Cluster
 from topo.edit import Machine, edit, node_of
-from topo.errors import NameChoiceError, TopologyError
+from topo.errors import NameChoiceError, TopologyError, UnitError
 from topo.parts import find_device
 
 if TYPE_CHECKING:
@@ -84,9 +84,22 @@ def _changed(case: Case, change: Change) -> Case:
             # What reduces in an NVSwitch reaches other GPUs' memory too, though NCCL has a variable of its own for it.
             return case if on else _with_variable(case, NVLS_ENABLE, "0")
         case ServeFrom(places):
+            _require_servers(case.machine, places)
             return replace(case, algorithm="parameter-server", options=replace(case.options, server=places))
         case _:
             return replace(case, machine=edit(case.machine, change))
+
+
+def _require_servers(machine: Machine, places: str) -> None:
+    """Raise an error in the words of a change, not of an option, where no server can stand on these places."""
+    from sim.planners.topology import place_servers
+
+    try:
+        place_servers(machine, places)
+    except UnitError:
+        raise UnitError("a server is named twice: name each once") from None
+    except TopologyError:
+        raise TopologyError("no processor is shown here for a server on the host: name a GPU instead") from None
 
 
 def _with_variable(case: Case, name: str, value: str) -> Case:

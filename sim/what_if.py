@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sim.cases import Case, changed
 from sim.engines import ENGINES
 from topo.change_verbs import named_changes
-from topo.changes import Change, Nodes, require_consistent
+from topo.changes import Change, Nodes, naming, require_consistent
 from topo.errors import ChangeError
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def outcomes(
     Like is compared with like: what only a simulated schedule can show (a late rank, a parameter server) stands beside
     the baseline by its schedule, even where a closed form of NCCL's kernels gives the baseline's own time.
     """
-    by_variant = [(variant, variant.case.simulator(profile, engine, planner)) for variant in cases]
+    by_variant = [(variant, _simulator(variant, profile, engine, planner)) for variant in cases]
     found: list[Outcome] = []
     for workload in workloads:
         base = _priced(*by_variant[0], workload)
@@ -191,7 +192,22 @@ def outcomes(
     return tuple(found)
 
 
+def _simulator(variant: Variant, profile: str, engine: str, planner: str) -> Simulator:
+    with _blaming(variant):
+        return variant.case.simulator(profile, engine, planner)
+
+
+def _blaming(variant: Variant) -> AbstractContextManager[None]:
+    """Names the change in errors: what the baseline could, and this variant cannot, is the change's doing."""
+    return nullcontext() if variant.label == BASELINE else naming(variant.label)
+
+
 def _priced(variant: Variant, simulator: Simulator, workload: Workload) -> Outcome:
+    with _blaming(variant):
+        return _priced_one(variant, simulator, workload)
+
+
+def _priced_one(variant: Variant, simulator: Simulator, workload: Workload) -> Outcome:
     run = simulator.run(workload, variant.case.algorithm)
     asked = simulator.planner_of(variant.case.algorithm, workload.collective)
     plan = simulator.plan(workload, variant.case.algorithm if asked.chooses else run.algorithm)

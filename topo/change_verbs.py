@@ -34,6 +34,8 @@ from topo.units import parse_duration, parse_rate
 MOST_NODES = 1_000_000
 _MOST_FACTOR = 1e6
 _MOST_ADDED = 64
+MOST_S = 86_400.0
+"""The longest duration that is taken, in seconds: a day; what is longer is a slip of the keyboard."""
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -111,10 +113,18 @@ def _factor(text: str) -> float:
     return value
 
 
+def duration_s(text: str) -> float:
+    """Seconds of a duration such as `2ms`; UnitError where it cannot be read or is longer than a day."""
+    value = parse_duration(text)
+    if value > MOST_S:
+        raise UnitError(f"{text}: expected at most a day, {MOST_S:.0f}s")
+    return value
+
+
 _QUANTITIES: Mapping[str, Callable[[str], float]] = {
     "bandwidth": parse_rate,
     "rate": parse_rate,
-    "latency": parse_duration,
+    "latency": duration_s,
     "generation": lambda text: _whole("generation", text),
     "width": lambda text: _whole("width", text),
     "lanes": lambda text: _whole("lanes", text),
@@ -176,7 +186,7 @@ def _fabric(rest: str) -> tuple[Change, ...] | None:
 
 def _late(rest: str) -> tuple[Change, ...] | None:
     match = re.fullmatch(r"(\S.*?) by (.+)", rest, re.IGNORECASE)
-    return (Late(match[1], parse_duration(match[2])),) if match else None
+    return (Late(match[1], duration_s(match[2])),) if match else None
 
 
 def _env(rest: str) -> tuple[Change, ...] | None:

@@ -36,6 +36,8 @@ Machine = Topology | Cluster
 _COUNTED: tuple[LinkKind, ...] = ("nvlink", "xgmi", "c2c")
 """Kinds whose lanes are links of their own, of which some can be lost."""
 
+_PCIE_WIDTHS = (1, 2, 4, 8, 16)
+
 _ONE_NODE = re.compile(r"node(\d{1,7})/(\S+)")
 
 
@@ -125,7 +127,7 @@ def _with_lanes(node: Topology, part: str, lanes: int) -> Topology:
     if other is not None:
         raise TopologyError(f"{other.id} is a {other.kind} link, whose lanes are not counted: scale its bandwidth")
     if any(link.kind == "pcie" for link in links):
-        catalog.pcie_bytes_per_s(catalog.DEFAULT_PCIE_GENERATION, lanes)
+        _require_pcie_width(lanes)
         node = _with_pcie_words(node, numbers, width=lanes)
     return _with_links(
         node,
@@ -159,12 +161,20 @@ def _put(node: Topology, part: str, quantity: str, value: float) -> Topology:
             return _with_pcie(node, part, **{quantity: int(value)})
 
 
+def _require_pcie_width(lanes: int) -> None:
+    if lanes not in _PCIE_WIDTHS:
+        known = ", ".join(map(str, _PCIE_WIDTHS))
+        raise TopologyError(f"no PCIe slot has {lanes} lanes: give one of {known}")
+
+
 def _with_pcie(node: Topology, part: str, generation: int | None = None, width: int | None = None) -> Topology:
     """PCIe links of another generation or width, in their rates and in what their functions say."""
     numbers = _links_of(node, part, ("pcie",))
     other = next((node.links[number] for number in numbers if node.links[number].kind != "pcie"), None)
     if other is not None:
         raise TopologyError(f"{other.id} is a {other.kind} link, and only PCIe has a generation and a width")
+    if width is not None:
+        _require_pcie_width(width)
 
     def edited(link: Link) -> Link:
         lanes = width or link.lanes

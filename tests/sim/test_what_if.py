@@ -187,6 +187,10 @@ REFUSED = [
     (["break nvlink", "lanes nvlink=3"], "lanes of nvlink is changed in two ways", "--cumulative"),
     (["nodes 2,4", "fabric rail"], "put `nodes` with several counts last", "--cumulative"),
     (["fabric rail"], "add --nodes 2"),
+    (["late GPU0 by 1e308s"], "change 'late GPU0 by 1e308s': 1e308s: expected at most a day"),
+    (["env NCCL_ALGO=foo"], "change 'env NCCL_ALGO=foo': "),
+    (["server GPU0,GPU0"], "change 'server GPU0,GPU0': a server is named twice"),
+    (["server GPU0,0"], "change 'server GPU0,0': a server is named twice"),
     (["p2p off"], "one algorithm", "--algorithm", "ring,tree"),
 ]
 
