@@ -250,8 +250,8 @@ class Simulator:
             duration_s=duration_s,
             link_loads=_loads(network, Run(duration_s, carried, busy_s, {})),
             planner=plan.planner,
-            low_s=timed.low_s,
-            high_s=timed.high_s,
+            low_s=None if timed.band is None else duration_s * timed.band[0],
+            high_s=None if timed.band is None else duration_s * timed.band[1],
             extrapolated=timed.extrapolated,
         )
 

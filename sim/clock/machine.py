@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Predicted seconds, between which factors measured ones are to be expected, and whether that is extrapolated."""
+    """Predicted seconds, between which factors (`band`) measured ones are to be expected, and whether it extrapolates.
+
+    `band` is None where the profile states none.
+    """
 
     duration_s: float
-    low: float
-    high: float
+    band: tuple[float, float] | None
     extrapolated: bool
 
 
@@ -60,6 +62,6 @@ class MachineClock:
             plan.chunk_bytes or 0,
         )
         jobs = jobs_of(self.facts, [operation], gpus_per_process=1)
-        low, high = self.profile.band(workload.num_bytes, several_nodes=self.facts.num_nodes > 1)
         duration_s = float(times_s(np.array(self.profile.values), jobs)[0])
-        return Timed(duration_s, low, high, self.extrapolated)
+        band = self.profile.band(workload.num_bytes, several_nodes=self.facts.num_nodes > 1)
+        return Timed(duration_s, band, self.extrapolated)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -50,7 +51,8 @@ class KernelProfile:
     """The clock's terms and how far to trust them.
 
     `seen` names the generations and networks that the runs held; on others every time is an extrapolation. Raises
-    NameChoiceError for a term that there is not, CaptureError for one that is missing or not positive.
+    NameChoiceError for a term or a regime that there is not, CaptureError for one that stands twice or whose numbers
+    cannot be.
     """
 
     name: str
@@ -64,13 +66,40 @@ class KernelProfile:
         for term in self.terms:
             if term.name not in INDEX:
                 raise NameChoiceError(f"term of profile {self.name}", term.name, INDEX)
-            if not 0 < term.value < float("inf"):
-                raise CaptureError(f"profile {self.name}: {term.name} is {term.value}, it must be positive and finite")
+            self._check_term(term)
         missing = [name for name in INDEX if name not in names]
         if missing or len(set(names)) < len(names):
             twice = next((name for place, name in enumerate(names) if name in names[:place]), "")
             what = f"lacks {', '.join(missing[:3])}" if missing else f"states {twice} twice"
             raise CaptureError(f"profile {self.name} {what}: it must state each of {len(TERMS)} terms once")
+        self._check_bands()
+
+    def _check_term(self, term: FittedTerm) -> None:
+        what = f"profile {self.name}: {term.name}"
+        if not 0 < term.value < math.inf:
+            raise CaptureError(f"{what} is {term.value}, it must be positive and finite")
+        if not 0 <= term.log_error < math.inf:
+            raise CaptureError(f"{what} has log_error {term.log_error}, it must be 0 or more and finite")
+        if not 0 <= term.learned <= 1:
+            raise CaptureError(f"{what} has learned {term.learned}, it must be a share from 0 to 1")
+
+    def _check_bands(self) -> None:
+        seen: set[tuple[str, bool]] = set()
+        for band in self.bands:
+            if band.regime not in REGIMES:
+                raise NameChoiceError(f"regime of profile {self.name}", band.regime, REGIMES)
+            what = (
+                f"profile {self.name}: the {band.regime} band of {'several nodes' if band.several_nodes else 'a node'}"
+            )
+            if not 0 < band.low <= band.high < math.inf:
+                raise CaptureError(
+                    f"{what} goes from {band.low} to {band.high}, expected two positive, finite factors, the lower first"
+                )
+            if band.num_rows < 0:
+                raise CaptureError(f"{what} is of {band.num_rows} rows, expected 0 or more")
+            if (band.regime, band.several_nodes) in seen:
+                raise CaptureError(f"{what} stands twice, keep one of the two")
+            seen.add((band.regime, band.several_nodes))
 
     def __hash__(self) -> int:
         return hash((self.name, self.terms))
@@ -85,11 +114,11 @@ class KernelProfile:
         """One term's value."""
         return self.values[INDEX[name]]
 
-    def band(self, num_bytes: float, *, several_nodes: bool) -> tuple[float, float]:
-        """Factors on a predicted time between which four of five measured ones lie; (1, 1) where nothing is known."""
+    def band(self, num_bytes: float, *, several_nodes: bool) -> tuple[float, float] | None:
+        """Factors on a predicted time between which four of five measured ones lie; None where nothing is known."""
         regime = regime_of(num_bytes)
         rows = (band for band in self.bands if band.regime == regime and band.several_nodes == several_nodes)
-        return next(((band.low, band.high) for band in rows), (1.0, 1.0))
+        return next(((band.low, band.high) for band in rows), None)
 
 
 def load_kernels(path: Path = SHIPPED) -> KernelProfile:

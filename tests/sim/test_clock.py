@@ -14,10 +14,11 @@ from sim.clock.facts import Facts, fabric_of, facts_of, generation_of
 from sim.clock.fit import fit, spreads, starting_values
 from sim.clock.jobs import KERNELS, Jobs, Operation, jobs_of, kernel_of
 from sim.clock.kernels import times_s
-from sim.clock.profile import SCHEMA, FittedTerm, KernelProfile, load_kernels, regime_of
+from sim.clock.profile import SCHEMA, Band, FittedTerm, KernelProfile, load_kernels, regime_of
 from sim.clock.terms import FABRICS, GENERATIONS, TERMS
 from sim.planners.nccl_2_30.front_door import plan_machine
 from sim.predict import Simulator
+from sim.profile import fitted
 from sim.workload import Workload
 from tests.support import examples
 from topo.errors import CaptureError, NameChoiceError, ScheduleError
@@ -217,3 +218,44 @@ def test_a_slow_port_slows_the_whole() -> None:
     assert slow.duration_s > 1.2 * whole.duration_s
     assert slow.limiting is not None
     assert "node2" in slow.limiting.link
+
+
+@pytest.mark.parametrize(
+    ("bands", "complaint"),
+    [
+        ((Band("latency", False, 0.0, 1.1, 3),), "latency band of a node goes from 0.0 to 1.1"),
+        ((Band("knee", True, 1.2, 1.1, 3),), "knee band of several nodes goes from 1.2 to 1.1"),
+        ((Band("knee", True, 1.0, float("inf"), 3),), "to inf, expected two positive, finite factors"),
+        ((Band("knee", True, float("nan"), 1.0, 3),), "from nan"),
+        ((Band("knee", True, 0.9, 1.1, -1),), "of -1 rows"),
+        ((Band("knee", True, 0.9, 1.1, 3), Band("knee", True, 0.8, 1.1, 3)), "stands twice"),
+    ],
+)
+def test_bands_that_cannot_be_are_refused(bands: tuple[Band, ...], complaint: str) -> None:
+    with pytest.raises(CaptureError, match=complaint):
+        replace(load_kernels(), bands=bands)
+
+
+def test_a_regime_that_there_is_not_is_refused() -> None:
+    with pytest.raises(NameChoiceError, match="did you mean 'latency'"):
+        replace(load_kernels(), bands=(Band("latncy", False, 0.9, 1.1, 3),))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"log_error": -0.1}, {"log_error": float("inf")}, {"learned": 1.1}, {"learned": -0.1}, {"learned": float("nan")}],
+)
+def test_terms_that_cannot_be_known_so_well_are_refused(change: dict[str, float]) -> None:
+    shipped = load_kernels()
+    with pytest.raises(CaptureError, match=f"has {next(iter(change))} .*, it must be"):
+        replace(shipped, terms=(replace(shipped.terms[0], **change), *shipped.terms[1:]))
+
+
+def test_without_bands_no_range_is_claimed() -> None:
+    machine = load_topology("dgx-h100")
+    shipped = fitted(machine)
+    bare = replace(shipped, kernels=replace(load_kernels(), bands=()))
+    work = Workload("all_reduce", 1 << 28)
+    run, with_bands = (Simulator(machine, profile).run(work) for profile in (bare, shipped))
+    assert (run.duration_s, run.low_s, run.high_s) == (with_bands.duration_s, None, None)
+    assert with_bands.low_s is not None

@@ -39,7 +39,9 @@ def test_four_of_five_rows_lie_within_their_band(cases: tuple[Case, ...]) -> Non
     inside: dict[str, list[bool]] = {regime: [] for regime in REGIMES}
     for case in cases:
         for num_bytes, ratio in zip(case.num_bytes, case.measured_s / predictor.times_s(case), strict=True):
-            low, high = profile.band(num_bytes, several_nodes=case.num_nodes > 1)
+            band = profile.band(num_bytes, several_nodes=case.num_nodes > 1)
+            assert band is not None
+            low, high = band
             inside[regime_of(num_bytes)].append(low <= ratio <= high)
     for regime, rows in inside.items():
         assert np.mean(rows) >= 0.8, regime
