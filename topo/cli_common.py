@@ -62,13 +62,7 @@ class TopologyArgument:
                 f"{self.text}: no GPU takes part (gpu_ids is empty), so no collective runs on it: give a capture that "
                 "shows GPUs, or a preset"
             )
-        needed, there = machine.num_ranks * BYTES_PER_RANK, _memory_bytes()
-        if needed > there:
-            fitting = self.nodes * there // needed
-            raise TopologyError(
-                f"--nodes {self.nodes}: {machine.num_ranks:,} ranks need about {needed / 2**30:,.1f} GiB, and this "
-                f"computer has {there / 2**30:,.1f}: at most {fitting:,} nodes fit"
-            )
+        refuse_too_large(f"--nodes {self.nodes}", self.nodes, machine.num_ranks)
         return machine
 
     def load_any(self) -> Topology | Cluster:
@@ -155,6 +149,17 @@ output_file_option = click.option(
     metavar="FILE",
     help="Write there instead of to standard output.",
 )
+
+
+def refuse_too_large(what: str, num_nodes: int, num_ranks: int) -> None:
+    """TopologyError, which begins with `what`, where that many ranks need more memory than this computer has."""
+    needed, there = num_ranks * BYTES_PER_RANK, _memory_bytes()
+    if needed > there:
+        fitting = num_nodes * there // needed
+        raise TopologyError(
+            f"{what}: {num_ranks:,} ranks need about {needed / 2**30:,.1f} GiB, and this computer has "
+            f"{there / 2**30:,.1f}: at most {fitting:,} nodes fit"
+        )
 
 
 def _memory_bytes() -> int:

@@ -59,6 +59,27 @@ def test_what_a_run_forced_is_what_is_planned(tmp_path: Path) -> None:
     assert case.plan.wiring.num_channels == 3
 
 
+@pytest.mark.parametrize(
+    ("stated", "ours"),
+    [("Ring", "ring"), ("NVLSTree", "nvls-tree"), ("NVLS_TREE", "nvls-tree"), ("nvls-tree", "nvls-tree")],
+)
+def test_what_was_forced_may_be_spelled_as_nccl_does(stated: str, ours: str) -> None:
+    found = settings_of(read(json.dumps(document(algorithm=stated, protocol="LL128"))))
+    assert found.algorithms == (ours,)
+    assert found.environment == (("NCCL_PROTO", "ll128"),)
+
+
+def test_a_forced_algorithm_in_capitals_is_what_is_planned(tmp_path: Path) -> None:
+    made = cases_from(tmp_path, document(algorithm="TREE", protocol="Simple"))
+    assert {(row.algorithm, row.protocol) for row in made.cases[0].choices if row} == {("tree", "simple")}
+    assert made.remarks == ()
+
+
+@pytest.mark.parametrize("dtype", ["float", "float32", "bfloat16", "half", "fp8_e4m3", "unknown"])
+def test_every_known_type_of_elements_is_scored(tmp_path: Path, dtype: str) -> None:
+    assert len(cases_from(tmp_path, document(dtype=dtype)).cases) == 1
+
+
 def test_what_nccl_cannot_do_is_planned_as_its_own_choice_and_said(tmp_path: Path) -> None:
     made = cases_from(tmp_path, document(algorithm="nvls"))
     assert all(choice and choice.algorithm != "nvls" for choice in made.cases[0].choices)
@@ -92,6 +113,18 @@ def test_a_setting_that_the_planner_does_not_know_is_left_out_and_said() -> None
         ({"samples": [{"num_bytes": 8, "time_s": 0}]}, 1, "no positive, finite size and time: 8 bytes in 0 s"),
         ({"samples": [{"num_bytes": 8, "time_s": 1e-5, "wrong": 3}]}, 0, r"\$\.samples\[0\]\.wrong is no key here"),
         ({"quality": "healty"}, 0, "did you mean 'healthy'"),
+        ({"machine": {"nodes": 10**9}, "num_ranks": 2 * 10**9}, 2, "nodes 1000000000: .* at most [0-9,]+ nodes fit"),
+        ({"algorithm": "rign"}, 2, "unknown algorithm that was forced 'rign': did you mean 'ring'"),
+        ({"protocol": "LL256"}, 2, "unknown protocol that was forced 'LL256': did you mean"),
+        ({"algorithm": ""}, 2, "unknown algorithm that was forced ''"),
+        ({"dtype": "float999"}, 2, "unknown dtype 'float999': did you mean 'float"),
+        ({"samples": [{"num_bytes": 8, "time_s": 5e-324}]}, 1, "less than 1e-09 s .*: 8 bytes in 4.94066e-324 s"),
+        ({"samples": [{"num_bytes": 8, "time_s": 1e300}]}, 1, r"more than 1e\+06 s.*: 8 bytes in 1e\+300 s"),
+        ({"samples": [{"num_bytes": 2**63, "time_s": 1.0}]}, 1, "more bytes than a buffer of"),
+        ({"samples": [{"num_bytes": 10**30, "time_s": 1.0}]}, 1, "more bytes than a buffer of"),
+        ({"samples": [{"num_bytes": 8, "time_s": t} for t in (1e-5, 2e-5)]}, 2, r"8 bytes stand 2 times \(1e-05 s, 2e"),
+        ({"software": {"nccl": None, "gpus_per_process": 0, "env": {}}}, 2, "gpus_per_process is 0, which is no share"),
+        ({"software": {"nccl": None, "gpus_per_process": 3, "env": {}}}, 2, "no share of the 2 GPUs of a node"),
     ],
 )
 def test_a_run_that_cannot_be_trusted_is_set_aside(
@@ -157,3 +190,44 @@ def test_machines_lie_where_their_paths_start(tmp_path: Path, machines: str) -> 
 )
 def test_versions_are_read_out_of_what_people_write(text: str, numbers: tuple[int, ...] | None) -> None:
     assert nccl_version(text) == numbers
+
+
+@pytest.mark.parametrize("machine", [None, "dgx-a100", [], ["class"], 3])
+def test_a_machine_that_is_no_object_is_set_aside(tmp_path: Path, machine: object) -> None:
+    made = cases_from(tmp_path, document(name="good"), {**document(), "machine": machine})
+    assert [case.run.name for case in made.cases] == ["good"]
+    assert re.match(r"\$\.machine: expected `object`", made.set_aside[0].reason)
+
+
+@pytest.mark.parametrize("bad", ["\x1b[2J", "\n", "\a", "\x9b1m", "\u202e", "\u2028", "\x7f"])
+@pytest.mark.parametrize("key", ["id", "name", "collective", "dtype"])
+def test_what_steers_a_terminal_never_reaches_it(tmp_path: Path, bad: str, key: str) -> None:
+    made = cases_from(tmp_path, document(name="good"), document(**{key: f"a{bad}b"}))
+    assert [case.run.name for case in made.cases] == ["good"]
+    assert re.match(rf"\$\.{key} is 'a.*b': a name has no control characters", made.set_aside[0].reason)
+    assert made.set_aside[0].reason.isprintable()
+
+
+def test_keys_and_machines_steer_no_terminal_and_free_text_may_have_lines(tmp_path: Path) -> None:
+    odd = document(name="key") | {"\x1b[2J": 1}
+    where = document(name="where", machine={"class": "A100\x1b[0m"})
+    made = cases_from(tmp_path, document(name="good", explanation="two\nlines"), odd, where)
+    assert [case.run.name for case in made.cases] == ["good"]
+    assert [row.reason.split(":")[0] for row in made.set_aside] == [
+        r"a key of $ is '\x1b[2J'",
+        r"$.machine.class is 'A100\x1b[0m'",
+    ]
+
+
+def test_the_place_of_what_cannot_be_read_is_said_once(tmp_path: Path) -> None:
+    good, bad = json.dumps(document()), json.dumps(document(quality="healty"))
+    (tmp_path / "a.jsonl").write_text(f"{good}\n{bad}\n{{\n")
+    (tmp_path / "b.json").write_text("{\n1")
+    (tmp_path / "c.json").write_text("")
+    found = runs_in(tmp_path).set_aside
+    places = ["a.jsonl, line 2", "a.jsonl, line 3", "b.json, line 2", "c.json"]
+    assert [row.run for row in found] == [str(tmp_path / name) for name in places]
+    assert not any("line" in row.reason or str(tmp_path) in row.reason for row in found)
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(MeasurementError, match=r"such as .*b\.json, line 2: malformed"):
+        runs_in(tmp_path)

@@ -13,22 +13,43 @@ SENDRECV = "sendrecv"
 """nccl-tests' exchange with neighbours: no collective, but published beside them."""
 
 
+SHORTEST_S, LONGEST_S = 1e-9, 1e6
+"""Times outside are no collective's: a slip of units or of the pen."""
+
+MOST_BYTES = 2**63 - 1
+"""The largest size that a process can address, and that whole numbers of 64 bits hold."""
+
+
 def name_of(run: Published) -> str:
     """The run's id and name, as reports call it."""
     return f"{run.id}-{run.name}"
 
 
 def usable_samples(run: Published) -> tuple[tuple[PublishedSample, ...], list[SetAside]]:
-    """The samples with a size and a positive, finite time, and the others set aside."""
-    good: list[PublishedSample] = []
-    bad: list[PublishedSample] = []
+    """The samples with a size and a time that can be, and the others set aside, those of one reason together."""
+    groups: dict[str, list[PublishedSample]] = {"": []}
     for row in run.samples:
-        usable = row.num_bytes > 0 and math.isfinite(row.time_s) and row.time_s > 0
-        (good if usable else bad).append(row)
-    if not bad:
-        return tuple(good), []
-    what = listed([f"{row.num_bytes} bytes in {row.time_s:g} s" for row in bad])
-    return tuple(good), [SetAside(name_of(run), len(bad), f"no positive, finite size and time: {what}")]
+        groups.setdefault(_why_no_sample(row), []).append(row)
+    good = tuple(groups.pop(""))
+    return good, [
+        SetAside(name_of(run), len(bad), f"{reason}: {listed([_sample_text(row) for row in bad])}")
+        for reason, bad in groups.items()
+    ]
+
+
+def _why_no_sample(row: PublishedSample) -> str:
+    """Why a sample cannot be scored; empty where it can."""
+    if row.num_bytes <= 0 or not math.isfinite(row.time_s) or row.time_s <= 0:
+        return "no positive, finite size and time"
+    if row.num_bytes > MOST_BYTES:
+        return "more bytes than a buffer of 2^63 - 1 holds"
+    if not SHORTEST_S <= row.time_s <= LONGEST_S:
+        return f"no collective takes less than {SHORTEST_S:g} s or more than {LONGEST_S:g} s, time_s is in seconds"
+    return ""
+
+
+def _sample_text(row: PublishedSample) -> str:
+    return f"{row.num_bytes} bytes in {row.time_s:g} s"
 
 
 def why_unusable(run: Published, samples: tuple[PublishedSample, ...]) -> str:
@@ -51,4 +72,31 @@ def why_unusable(run: Published, samples: tuple[PublishedSample, ...]) -> str:
             collective(run.collective)
         except NameChoiceError as error:
             return str(error)
-    return ""
+    return _why_no_dtype(run.dtype) or _why_no_processes(run) or _why_no_sizes(samples)
+
+
+def _why_no_dtype(dtype: str) -> str:
+    """Why a type of elements is none; empty for nccl-tests' names, torch's, and `unknown`."""
+    from sim.workload import ELEMENT_BYTES
+    from validate.measurement_set import DTYPES
+
+    known = {*DTYPES, *ELEMENT_BYTES}
+    return "" if dtype in known else str(NameChoiceError("dtype", dtype, known))
+
+
+def _why_no_processes(run: Published) -> str:
+    """Why the GPUs cannot be shared out among processes as stated; empty where they can, or nothing is stated."""
+    share, gpus = run.software.gpus_per_process, run.machine.gpus_per_node
+    if share is None or (share > 0 and gpus % share == 0):
+        return ""
+    return f"gpus_per_process is {share}, which is no share of the {counted(gpus, 'GPU')} of a node: correct one"
+
+
+def _why_no_sizes(samples: tuple[PublishedSample, ...]) -> str:
+    """Why the sizes tell no single time each; empty where they do."""
+    sizes = [row.num_bytes for row in samples]
+    twice = next((row.num_bytes for place, row in enumerate(samples) if row.num_bytes in sizes[:place]), None)
+    if twice is None:
+        return ""
+    found = listed([f"{row.time_s:g} s" for row in samples if row.num_bytes == twice])
+    return f"{twice} bytes stand {sizes.count(twice)} times ({found}): keep one time of each size"

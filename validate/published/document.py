@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from dataclasses import dataclass
 from typing import Literal
 
+from topo.errors import CaptureError
+
 SCHEMA = "measurement/1"
+
+_UNPRINTED = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Categories of Unicode that steer a terminal or hide in its text: controls, formats, surrogates, line separators."""
+
+_FREE_TEXT = ("source", "description", "assumed", "quality_basis", "explanation")
+"""Keys whose text may run over several lines, since no report shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +77,32 @@ def read(text: str, source: str = "") -> Published:
     """The run in a document; CaptureError with the JSON path of what is wrong."""
     from topo.jsonio import decode
 
-    return decode(_renamed(text), Published, SCHEMA, source)
+    return decode(_renamed(text.removeprefix("\ufeff"), source), Published, SCHEMA, source)
 
 
-def _renamed(text: str) -> str:
+def _renamed(text: str, source: str) -> str:
     """The text with the one key that cannot be a field's name renamed; as it stands where there is no such key."""
     try:
         document = json.loads(text)
-        document["machine"]["machine_class"] = document["machine"].pop("class")
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, RecursionError):
         return text
+    _refuse_unprinted(document, "$", source)
+    machine = document.get("machine") if isinstance(document, dict) else None
+    if not isinstance(machine, dict) or "class" not in machine:
+        return text
+    machine["machine_class"] = machine.pop("class")
     return json.dumps(document)
+
+
+def _refuse_unprinted(plain: object, path: str, source: str) -> None:
+    """CaptureError for a key, or a text that reports show, with signs that a terminal obeys instead of showing."""
+    if isinstance(plain, str) and any(unicodedata.category(sign) in _UNPRINTED for sign in plain):
+        raise CaptureError(f"{path} is {plain!a}: a name has no control characters, take them out", source=source)
+    if isinstance(plain, list):
+        for number, item in enumerate(plain):
+            _refuse_unprinted(item, f"{path}[{number}]", source)
+    elif isinstance(plain, dict):
+        for key, item in plain.items():
+            _refuse_unprinted(key, f"a key of {path}", source)
+            if key not in _FREE_TEXT:
+                _refuse_unprinted(item, f"{path}.{key}", source)

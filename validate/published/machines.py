@@ -46,7 +46,8 @@ class Machines:
         self._plans: dict[tuple[str, int, int, tuple[tuple[str, str], ...]], NcclPlan] = {}
 
     def machine_of(self, run: Published) -> Topology | Cluster:
-        """The GPUs that took part; TopoError where the machine is not there, has too few GPUs, or mixes them."""
+        """The GPUs that took part; TopoError where the machine is missing, too large or mixed, or has too few GPUs."""
+        from topo.cli_common import refuse_too_large
         from topo.cluster import Cluster
 
         stated = run.machine
@@ -57,6 +58,7 @@ class Machines:
                 raise TopologyError(
                     f"{stated.gpus_per_node} GPUs of each node take part, but {stated.topology} has {node.num_ranks}"
                 )
+            refuse_too_large(f"machine.nodes {stated.nodes}", stated.nodes, stated.nodes * stated.gpus_per_node)
             node = node.take_ranks(range(stated.gpus_per_node))
             _refuse_mixed(node, stated.topology)
             self._machines[key] = node if stated.nodes == 1 else Cluster(node, stated.nodes)

@@ -51,7 +51,7 @@ def runs_in(folder: Path) -> Runs:
                 raise text
             run = read(text, where)
         except CaptureError as error:
-            set_aside.append(SetAside(where, 0, str(error)))
+            set_aside.append(_unread(where, error))
             continue
         if (run.id, run.name) in runs:
             reason = f"a second run of id {run.id} and name {run.name}: give each run a name of its own"
@@ -59,9 +59,16 @@ def runs_in(folder: Path) -> Runs:
             continue
         runs[run.id, run.name] = run
     if not runs:
-        first = f", such as {set_aside[0].reason}" if set_aside else ""
+        first = f", such as {set_aside[0].run}: {set_aside[0].reason}" if set_aside else ""
         raise MeasurementError(f"{folder} holds no measurement/1 document (*.json, *.jsonl) that can be read{first}")
     return Runs(tuple(runs.values()), tuple(set_aside))
+
+
+def _unread(where: str, error: CaptureError) -> SetAside:
+    """What cannot be read, with its place said once; the line within one line of *.jsonl is always the first."""
+    place = error.source + (f", line {error.line}" if error.line is not None else "")
+    whole_file = where.endswith((".json", ".jsonl"))
+    return SetAside(place if whole_file and place else where, 0, str(error).removeprefix(f"{place}: "))
 
 
 def _documents(folder: Path) -> Iterator[tuple[str, str | CaptureError]]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from topo.errors import TopoError
+from topo.errors import NameChoiceError, TopoError
 
 if TYPE_CHECKING:
     from validate.published.document import Published
@@ -35,9 +36,11 @@ class Settings:
 def settings_of(run: Published) -> Settings:
     """The settings of a run: its NCCL_* variables, and the algorithm, protocol and channels that it states.
 
-    A variable or value that the planner does not know is left out, with a remark.
+    A variable or value that the planner does not know is left out, with a remark; an algorithm or protocol that is
+    stated and not known is a NameChoiceError.
     """
     from sim.planners.nccl_2_30 import NcclOptions
+    from topo.readers.nccl_log.names import ALGORITHMS, PROTOCOLS
 
     environment: dict[str, str] = {}
     remarks = []
@@ -52,12 +55,20 @@ def settings_of(run: Published) -> Settings:
             continue
         environment[name] = text
     if run.protocol is not None:
-        environment.setdefault("NCCL_PROTO", run.protocol)
+        environment.setdefault("NCCL_PROTO", _known("protocol", run.protocol, PROTOCOLS))
     if run.num_channels is not None:
         for name in ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"):
             environment.setdefault(name, str(run.num_channels))
-    algorithms = None if run.algorithm is None else (run.algorithm,)
+    algorithms = None if run.algorithm is None else (_known("algorithm", run.algorithm, ALGORITHMS),)
     return Settings(tuple(environment.items()), algorithms, tuple(remarks))
+
+
+def _known(what: str, word: str, names: Mapping[str, str]) -> str:
+    """Our name for NCCL's or ours, in either case (`NVLSTree`, `nvls-tree`); NameChoiceError where it is neither."""
+    folded = word.strip().lower().replace("-", "").replace("_", "")
+    if folded not in names:
+        raise NameChoiceError(f"{what} that was forced", word, names.values())
+    return names[folded]
 
 
 def nccl_version(text: str | None) -> tuple[int, ...] | None:
