@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 FINDING = 1
 
 
+def _svg_file(_context: click.Context, _option: click.Parameter, plot: Path | None) -> Path | None:
+    """The file to draw to; UsageError, before anything is predicted, where its name or folder is none for a picture."""
+    if plot is None:
+        return None
+    if plot.suffix.lower() != ".svg":
+        raise click.UsageError(f"--plot {plot}: the picture is written as SVG, use a name that ends in .svg")
+    if not plot.parent.is_dir():
+        raise click.UsageError(f"--plot {plot}: there is no folder {plot.parent}")
+    return plot
+
+
 @click.command(short_help="Predicted against hundreds of published runs.")
 @click.option(
     "--data",
@@ -51,6 +62,7 @@ FINDING = 1
     "--plot",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
+    callback=_svg_file,
     help="Draw predicted against measured, as SVG.",
 )
 @output_options("table", "json", "csv", "md")
@@ -81,7 +93,7 @@ def published(
     if plot is not None:
         from validate.scoring.plot import render
 
-        write_atomically(plot, render(scores))
+        write_atomically(plot, render(scores), "--plot")
     _print(scores, found, quality, output)
     if not cross_validate and (known := num_known(found, model)):
         note(

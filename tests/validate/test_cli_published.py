@@ -130,6 +130,46 @@ def test_the_plot_is_written(data: Path, tmp_path: Path) -> None:
     assert target.read_text().startswith("<svg")
 
 
+@pytest.mark.parametrize("name", ["errors.png", "errors", "errors.svg.gz"])
+def test_a_plot_of_another_form_is_refused(data: Path, tmp_path: Path, name: str) -> None:
+    result = call("--data", str(data), "--plot", str(tmp_path / name))
+    assert result.exit_code == 2
+    assert f"--plot {tmp_path / name}: the picture is written as SVG" in result.stderr
+    assert not (tmp_path / name).exists()
+
+
+def test_a_plot_that_cannot_be_written_names_its_option(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = tmp_path / "nowhere" / "errors.svg"
+    assert f"--plot {nowhere}: there is no folder" in call("--data", str(data), "--plot", str(nowhere)).stderr
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    result = call("--data", str(data), "--model", "textbook", "--plot", str(tmp_path / "errors.svg"))
+    assert result.exit_code == 2
+    assert "--plot" in result.stderr
+    assert "cannot be written (No space left on device)" in result.stderr
+
+
+def test_numbers_at_the_edge_are_set_aside_without_a_warning(data: Path) -> None:
+    samples = [{"num_bytes": 8, "time_s": time_s} for time_s in (5e-324, 1e300, 1e-5)]
+    (data / "edge.json").write_text(json.dumps(document(id="902", name="edge", samples=samples)))
+    result = call("--data", str(data), "--format", "json", "--model", "textbook")
+    assert result.exit_code == 1, result.output
+    (listed,) = json.loads(result.stdout)["set_aside"]
+    assert (listed["run"], listed["num_rows"]) == ("902-edge", 2)
+
+
+def test_a_folder_of_a_document_without_a_machine_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({**document(), "machine": None}))
+    result = call("--data", str(tmp_path))
+    assert result.exit_code == 2
+    assert f"{tmp_path / 'a.json'}: $.machine: expected `object`" in result.stderr
+
+
 def test_one_class_alone_has_nothing_to_learn_from(data: Path) -> None:
     result = call("--data", str(data), "--cross-validate")
     assert result.exit_code == 2
