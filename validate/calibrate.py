@@ -39,6 +39,8 @@ OUTLIER = 1.5
 NUM_RESAMPLES = 40
 CONFIDENCE = (0.025, 0.975)
 BAND = (0.1, 0.9)
+MOST_ERROR = 0.5
+"""A fit that misses half of the rows left out by more than this share explains nothing."""
 NEEDED = {"latency": "launch and hop latencies", "bandwidth": "shares of links and networks"}
 """What sizes of a regime identify: without any the profile would repeat the shipped one there."""
 
@@ -98,10 +100,11 @@ def calibrate(
 ) -> Calibration:
     """The profile of this machine by its own measurements.
 
-    MeasurementError where ranks do not agree, where fewer than three sizes were measured, or where no size tells of
-    latencies or of bandwidth; the sentence says which.
+    MeasurementError where ranks do not agree, where rows are given twice, where fewer than three sizes were measured,
+    where no size tells of latencies or of bandwidth, or where the fit explains nothing; the sentence says which.
     """
     said = list(remarks)
+    _refuse_twice(sets)
     rows = [(found.name, row) for found in sets for row in _usable(found, machine, said)]
     _require_sizes([row for _, row in rows])
     base = fitted(machine)
@@ -129,7 +132,42 @@ def calibrate(
         bands=_bands(fitted_rows, base.kernels.bands, several=jobs.several[0]),
     )
     profile = replace(base, name=name, provenance=kernels.provenance, kernels=kernels)
-    return Calibration(profile, _learned(jobs, measured, prior, found), fitted_rows, tuple(said))
+    calibration = Calibration(profile, _learned(jobs, measured, prior, found), fitted_rows, tuple(said))
+    _require_explained(calibration, machine)
+    return calibration
+
+
+def _refuse_twice(sets: Sequence[MeasurementSet]) -> None:
+    """Refuse a set that another holds as well, or that holds its rows twice, under whatever source.
+
+    Tables round to hundredths of a microsecond, so that single rows of two runs may agree by chance; half of them do
+    not.
+    """
+    before: list[tuple[str, set[Measurement]]] = []
+    for one in sets:
+        rows = {replace(row, provenance="") for row in one.measurements}
+        again = len(one.measurements) - len(rows)
+        if again and 2 * again >= len(rows):
+            raise MeasurementError(f"{one.name} holds {counted(again, 'row')} twice: keep each once")
+        for name, others in before:
+            again = len(rows & others)
+            if again and 2 * again >= min(len(rows), len(others)):
+                raise MeasurementError(
+                    f"{counted(again, 'row')} of {one.name} stand in {name} as well, to the last digit: "
+                    "they would count twice, give one of the two"
+                )
+        before.append((one.name, rows))
+
+
+def _require_explained(found: Calibration, machine: Topology | Cluster) -> None:
+    error = found.median_abs_error
+    if not error <= MOST_ERROR:
+        faster = float(np.median([row.ratio for row in found.rows]))
+        raise MeasurementError(
+            f"the fit explains nothing: rows left out of it took {faster:.3g} times the predicted time and were missed "
+            f"by {100 * error:.0f} % (medians), at most {100 * MOST_ERROR:.0f} % is a fit; were they measured on "
+            f"{machine.name} of this size, and in the units that the file says?"
+        )
 
 
 def _usable(found: MeasurementSet, machine: Topology | Cluster, said: list[str]) -> list[Measurement]:

@@ -15,6 +15,7 @@ from topo.cli_common import Output, TopologyArgument, note, write_atomically
 @click.option("--nodes", type=click.IntRange(min=1), default=1, help="How often the node stands.")
 @click.option("--gpus", metavar="LIST", help="GPUs that took part, such as 0-3,6 (default: all).")
 @click.option("--fabric", metavar="TEXT", help="What joins the nodes, as in topo simulate.")
+@click.option("--collective", help="Where a file does not name its collective.")
 @click.option("--name", help="What the profile is called (default: what the output file is called).")
 @click.option("--plot", type=click.Path(path_type=Path), help="Draw the rows left out against the fit (.png, .svg).")
 @click.option(
@@ -32,6 +33,7 @@ def calibrate(
     nodes: int,
     gpus: str | None,
     fabric: str | None,
+    collective: str | None,
     name: str | None,
     plot: Path | None,
     form: str,
@@ -47,14 +49,46 @@ def calibrate(
     from validate.calibrate_report import charts_of, document_of, table_of
     from validate.documents import Hints, read_measurements
 
+    called = _checked_name(name, output)
+    _check_files(files, topology, plot, output)
     machine = TopologyArgument(topology, nodes, gpus, fabric).load()
-    sets = [read_measurements(path, Hints(machine_ranks=machine.num_ranks)) for path in files]
-    found = fit_profile(sets, machine, name or output.stem, [line for one in sets for line in one.remarks])
+    hints = Hints(collective, machine_ranks=machine.num_ranks)
+    sets = [read_measurements(path, hints) for path in files]
+    found = fit_profile(sets, machine, called, [line for one in sets for line in one.remarks])
     for sentence in (*found.remarks, *(line for one in sets for line in one.findings)):
         note(sentence)
-    write_atomically(output, encode(found.profile, "profile/1"))
     if plot is not None:
         from sim.cli_drawings import write_plot
 
         write_plot(plot, charts_of(found), f"{found.profile.name}: measured over predicted")
+    write_atomically(output, encode(found.profile, "profile/1"))
     Output(form).emit(table_of(found), lambda: document_of(found))
+
+
+def _checked_name(name: str | None, output: Path) -> str:
+    """What the profile is called; a name of a built-in profile would be read for that one."""
+    from sim.profile import PROFILES
+
+    called = name or output.stem
+    if called in PROFILES:
+        told = "" if name else f" (from -o {output})"
+        raise click.UsageError(f"--name {called}{told}: a built-in profile is called so, give another --name")
+    return called
+
+
+def _check_files(files: tuple[Path, ...], topology: str, plot: Path | None, output: Path) -> None:
+    """Refuse what would count a file twice or write over what is read, before anything is read or written."""
+    from sim.cli_drawings import Drawings
+
+    read = [path.resolve() for path in files]
+    for place, path in enumerate(files):
+        if read[place] in read[:place]:
+            raise click.UsageError(f"{path} is given twice: its rows would count twice, name each file once")
+    for option, target in (("-o", output), ("--plot", plot)):
+        if target is not None and target.resolve() in (*read, Path(topology).resolve()):
+            raise click.UsageError(f"{option} {target}: is one of the files that are read, choose another")
+    if plot is not None and plot.resolve() == output.resolve():
+        raise click.UsageError(f"--plot {plot}: the profile is written there, choose another")
+    if not output.parent.is_dir():
+        raise click.UsageError(f"-o {output}: there is no folder {output.parent}")
+    Drawings(plot=plot).check()

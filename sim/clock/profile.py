@@ -88,12 +88,11 @@ class KernelProfile:
         for band in self.bands:
             if band.regime not in REGIMES:
                 raise NameChoiceError(f"regime of profile {self.name}", band.regime, REGIMES)
-            what = (
-                f"profile {self.name}: the {band.regime} band of {'several nodes' if band.several_nodes else 'a node'}"
-            )
+            where = "several nodes" if band.several_nodes else "a node"
+            what = f"profile {self.name}: the {band.regime} band of {where}"
             if not 0 < band.low <= band.high < math.inf:
                 raise CaptureError(
-                    f"{what} goes from {band.low} to {band.high}, expected two positive, finite factors, the lower first"
+                    f"{what} goes from {band.low} to {band.high}, expected positive, finite factors, the lower first"
                 )
             if band.num_rows < 0:
                 raise CaptureError(f"{what} is of {band.num_rows} rows, expected 0 or more")

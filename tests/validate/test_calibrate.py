@@ -126,3 +126,96 @@ def test_the_command_writes_a_profile_that_simulate_takes(tmp_path: Path) -> Non
     bad = command(str(source), "--topology", "dgx-a10", "-o", str(target))
     assert bad.exit_code == 2
     assert "dgx-a100" in bad.stderr
+
+
+def test_rows_of_another_machine_or_unit_are_refused() -> None:
+    rows = measured(slower(1.0))
+    strange = tuple(replace(row, samples_s=(1000 * row.median_s,)) for row in rows.measurements)
+    with pytest.raises(MeasurementError, match=r"explains nothing: .* measured on dgx-h100 of this size"):
+        calibrate([replace(rows, measurements=strange)], H100, "mine")
+
+
+def test_rows_count_once() -> None:
+    rows = measured(slower(1.0))
+    copied = tuple(replace(row, provenance="copied") for row in rows.measurements)
+    elsewhere = replace(rows, name="copy", measurements=copied)
+    with pytest.raises(MeasurementError, match="12 rows of copy stand in run as well"):
+        calibrate([rows, elsewhere], H100, "mine")
+    with pytest.raises(MeasurementError, match="run holds 12 rows twice"):
+        calibrate([replace(rows, measurements=rows.measurements + copied)], H100, "mine")
+
+
+def test_two_runs_may_agree_in_a_row_by_chance() -> None:
+    rows = measured(slower(1.0), (1 << 10, 1 << 20, 1 << 32))
+    first, *others = rows.measurements
+    again = tuple(replace(row, samples_s=(1.01 * row.median_s,)) for row in others)
+    found = calibrate([rows, replace(rows, name="again", measurements=(first, *again))], H100, "mine")
+    assert len(found.rows) == 6
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "run.json"
+    path.write_text(encode(measured(slower(1.0), (1 << 10, 1 << 20, 1 << 32)), "measurements/1"))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("run.json", "../{folder}/run.json", "-o", "mine.json"), "is given twice"),
+        (("run.json", "-o", "run.json"), "-o run.json: is one of the files that are read"),
+        (("run.json", "-o", "mine.json", "--plot", "fit.pdf"), "suffix of a plot"),
+        (("run.json", "-o", "mine.json", "--plot", "none/fit.png"), "there is no folder none"),
+        (("run.json", "-o", "fit.svg", "--plot", "fit.svg"), "the profile is written there"),
+        (("run.json", "-o", "none/mine.json", "--plot", "fit.svg"), "there is no folder none"),
+        (("run.json", "-o", "mine.json", "--name", "nccl-fitted"), "a built-in profile is called so"),
+        (("run.json", "-o", "auto.json"), "--name auto (from -o auto.json)"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_anything_is(
+    source: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], complaint: str
+) -> None:
+    monkeypatch.chdir(source.parent)
+    before = source.read_text()
+    done = command(*(text.format(folder=source.parent.name) for text in arguments), "--topology", "dgx-h100")
+    assert done.exit_code == 2
+    assert complaint in done.stderr
+    assert [path.name for path in source.parent.iterdir()] == ["run.json"]
+    assert source.read_text() == before
+
+
+def test_a_fit_that_explains_nothing_is_not_written(tmp_path: Path) -> None:
+    rows = measured(slower(1.0), (1 << 10, 1 << 20, 1 << 32))
+    strange = tuple(replace(row, samples_s=(row.median_s / 1000,)) for row in rows.measurements)
+    (tmp_path / "run.json").write_text(encode(replace(rows, measurements=strange), "measurements/1"))
+    target = tmp_path / "mine.json"
+    done = command(str(tmp_path / "run.json"), "--topology", "dgx-h100", "-o", str(target))
+    assert done.exit_code == 2
+    assert "explains nothing" in done.stderr
+    assert not target.exists()
+
+
+def test_the_user_names_the_collective_where_a_file_does_not(tmp_path: Path) -> None:
+    lines = ["#       size         count    type   redop    root     time   algbw   busbw #wrong"]
+    for row in measured(slower(1.0), (1 << 10, 1 << 20, 1 << 32)).measurements:
+        num_bytes, time_s = row.workload.num_bytes, row.median_s
+        algbw = num_bytes / time_s / 1e9
+        lines.append(f"{num_bytes} {num_bytes // 4} float sum -1 {time_s * 1e6:.2f} {algbw:.2f} {algbw * 1.75:.2f} 0")
+    path, target = tmp_path / "slow.txt", tmp_path / "mine.json"
+    path.write_text("\n".join(lines) + "\n")
+    common = (str(path), "--topology", "dgx-h100", "-o", str(target))
+    done = command(*common, "--collective", "all_reduce")
+    assert done.exit_code == 0, done.stderr
+    assert command(*common, "--collective", "all_redcue").exit_code == 2
+
+
+def test_the_collective_of_a_slow_run_is_asked_for_by_an_option_that_exists(tmp_path: Path) -> None:
+    path, target = tmp_path / "slow.txt", tmp_path / "mine.json"
+    head = "#       size         count    type   redop    root     time   algbw   busbw #wrong\n"
+    sizes = (1 << 10, 1 << 20, 1 << 26)
+    path.write_text(head + "".join(f"{size} {size // 4} float sum -1 9e10 0.00 0.00 0\n" for size in sizes))
+    common = (str(path), "--topology", "dgx-h100", "-o", str(target))
+    assert "add --collective NAME" in command(*common).stderr
+    assert "explains nothing" in command(*common, "--collective", "all_reduce").stderr
+    assert not target.exists()
