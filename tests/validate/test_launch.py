@@ -353,9 +353,13 @@ def test_processes_end_by_themselves_and_clean_up_when_their_launch_is_killed(tm
 
 
 def long_launch(folder: Path, until: str = "toposcope-*/progress-1.json") -> subprocess.Popen[bytes]:
-    """A launch in a program of its own, begun up to a file, with `folder` for its temporary files."""
+    """A launch in a program of its own, begun up to a file, with `folder` for its temporary files.
+
+    Tests may run where SIGHUP is ignored (nohup), which a program hands down.
+    """
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL);"
         "from sim.workload import Workload; from validate.jobs import Job, Run; from validate.launch import launch;"
         "launch(Run('gloo', 2, (Job(Workload('all_reduce', 8), 'builtin', num_iterations=10**6),)))"
     )
