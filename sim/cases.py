@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sim.planners.options import P2P_DISABLE, Options
-from topo.changes import Change, Late, PeerToPeer, ServeFrom, SetVariable, naming
+from topo.changes import Change, Late, Nodes, PeerToPeer, ServeFrom, SetVariable, naming
 from topo.cluster import Cluster
 from topo.edit import Machine, edit, node_of
 from topo.errors import NameChoiceError, TopologyError, UnitError
@@ -86,6 +86,12 @@ def _changed(case: Case, change: Change) -> Case:
         case ServeFrom(places):
             _require_servers(case.machine, places)
             return replace(case, algorithm="parameter-server", options=replace(case.options, server=places))
+        case Nodes((count, *_)):
+            from topo.cli_common import refuse_too_large
+
+            machine = edit(case.machine, change)
+            refuse_too_large(f"{count:,} nodes", count, machine.num_ranks)
+            return replace(case, machine=machine)
         case _:
             return replace(case, machine=edit(case.machine, change))
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from sim.sweep_spec import Spec
     from sim.sweep_workers import Workers
 
+EXIT_FAILED = 1
+"""What the command exits with where every point has its line, and some say that they failed."""
+
 MOST_UNASKED = 200_000
 """Points beyond which a sweep wants --yes."""
 
@@ -32,7 +35,7 @@ MOST_UNASKED = 200_000
 @click.option("--jobs", type=click.IntRange(min=1), help="Processes on this machine (default: one per core).")
 @click.option("--scheduler", metavar="ADDRESS", help="Use the workers of this Dask scheduler, such as tcp://host:8786.")
 @click.option("--yes", is_flag=True, help=f"Go on without asking with more than {MOST_UNASKED:,} points.")
-def sweep(spec: Path, output: Path | None, jobs: int | None, scheduler: str | None, yes: bool) -> None:
+def sweep(spec: Path, output: Path | None, jobs: int | None, scheduler: str | None, yes: bool) -> int:
     """Price every point of the grid that SPEC, a TOML file, spans: axes such as topology, nodes, changes and size.
 
     Results are written as they come, one JSON line per point. A sweep that was stopped goes on where it was when it is
@@ -62,6 +65,11 @@ def sweep(spec: Path, output: Path | None, jobs: int | None, scheduler: str | No
         raise
     rate = f", {done.num_now / done.elapsed_s:,.0f}/s" if done.num_now and done.elapsed_s else ""
     note(f"{path}: {done.num_points:,} points, {done.num_now:,} of them now{rate}")
+    if file.failure is None:
+        return 0
+    number, problem = file.failure
+    note(f"{file.num_failed:,} of {done.num_points:,} points failed, such as point {number:,}: {problem}")
+    return EXIT_FAILED
 
 
 def _workers(jobs: int | None, scheduler: str | None) -> Workers:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sim.sweep_parquet import require_pyarrow, write_parquet
-from sim.sweep_points import SCHEMA
+from sim.sweep_points import SCHEMA, problem_of
 from topo.errors import CaptureError, TopoError
 
 PARQUET = ".parquet"
@@ -21,7 +21,10 @@ SUFFIXES = (".jsonl", PARQUET)
 
 
 class SweepFile:
-    """What a sweep of one id has written; `done` are the numbers of the points that are there."""
+    """What a sweep of one id has written; `done` are the numbers of the points that are there.
+
+    `num_failed` of them say that they failed, as `failure` (a point's number and its words) does.
+    """
 
     def __init__(self, path: Path, sweep_id: str) -> None:
         """Opens the file for appending, and reads what is there.
@@ -39,6 +42,8 @@ class SweepFile:
         self._sorted = True
         self._last = -1
         self.done: set[int] = set()
+        self.num_failed = 0
+        self.failure: tuple[int, str] | None = None
         self._end = self._read(sweep_id) if self._lines.exists() else 0
         try:
             self._stream: BinaryIO = self._lines.open("r+b" if self._lines.exists() else "w+b")
@@ -55,14 +60,18 @@ class SweepFile:
             for number, line in enumerate(stream, start=1):
                 if not line.endswith(b"\n"):
                     break
-                self._note(_point_of(line, sweep_id, str(self._lines), number))
+                self._note(_point_of(line, sweep_id, str(self._lines), number), line)
                 end += len(line)
         return end
 
-    def _note(self, point: int) -> None:
+    def _note(self, point: int, line: bytes) -> None:
         self._sorted &= point > self._last
         self._last = point
         self.done.add(point)
+        problem = problem_of(line)
+        if problem is not None:
+            self.num_failed += 1
+            self.failure = min(self.failure or (point, problem), (point, problem))
 
     def append(self, points: Sequence[int], lines: Sequence[bytes]) -> None:
         """Writes the lines of these points; TopoError where they cannot be, with the file as it was before."""
@@ -74,8 +83,8 @@ class SweepFile:
             self._restore()
             raise TopoError(f"{self._lines}: cannot be written ({error.strerror})") from None
         self._end += len(block)
-        for point in points:
-            self._note(point)
+        for point, line in zip(points, lines, strict=True):
+            self._note(point, line)
 
     def _restore(self) -> None:
         """Cuts off what was written in part; where even that fails the next start does it."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sim.sweep_spec import SHARING
-from topo.errors import TopoError
+from topo.errors import TopoError, TopologyError
 
 if TYPE_CHECKING:
     from sim.predict import Simulator
@@ -37,6 +37,9 @@ RESULTS = (
 
 Point = Mapping[str, "Value"]
 
+_PRICED = b'"error":null}\n'
+"""How lines end whose point was priced: told without reading the line."""
+
 
 def price_points(spec: Spec, numbers: Sequence[int]) -> list[bytes]:
     """The lines of these points, in their order; a point that fails has its error in its line.
@@ -54,6 +57,14 @@ def price_points(spec: Spec, numbers: Sequence[int]) -> list[bytes]:
         assert simulator is not None
         lines.append(_line(sweep_id, number, point, _results(simulator, point)))
     return lines
+
+
+def problem_of(line: bytes) -> str | None:
+    """Why the point of a line failed; None where it was priced."""
+    import msgspec
+
+    problem = None if line.endswith(_PRICED) else msgspec.json.decode(line).get("error")
+    return str(problem) if problem else None
 
 
 def failed_line(spec: Spec, number: int, problem: str) -> bytes:
@@ -74,15 +85,18 @@ def _simulator(spec: Spec, point: Point) -> Simulator | TopoError:
     from sim.cases import Case, changed
     from sim.planners.options import Options
     from topo.change_verbs import named_changes
+    from topo.cli_common import refuse_too_large
     from topo.load import load_topology
 
+    nodes = _integer(point["nodes"]) or 1
     try:
         machine = load_topology(
             str(point["topology"]),
-            nodes=_integer(point["nodes"]) or 1,
+            nodes=nodes,
             gpus=_text(point["gpus"]),
             fabric=_text(point["fabric"]),
         )
+        refuse_too_large(f"nodes = {nodes}", nodes, machine.num_ranks)
         pairs = [pair.partition("=") for pair in str(point["env"]).split()]
         environment = tuple((name, value) for name, _, value in pairs)
         options = Options(_integer(point["channels"]), None, None, _text(point["protocol"]), environment)
@@ -99,9 +113,11 @@ def spread_starts(spec: Spec, seed: int | None, num_ranks: int, starts_s: Sequen
     """The start of each rank: those given, plus what the seed's jitter and late ranks add; the same on any machine."""
     if seed is None or not num_ranks:
         return tuple(starts_s)
+    if spec.late_ranks > num_ranks:
+        raise TopologyError(f"late_ranks = {spec.late_ranks} of {num_ranks} ranks: at most {num_ranks} can be late")
     draw = random.Random(seed)
     spread = [draw.random() * spec.jitter_s for _ in range(num_ranks)] if spec.jitter_s else [0.0] * num_ranks
-    for rank in draw.sample(range(num_ranks), min(spec.late_ranks, num_ranks)):
+    for rank in draw.sample(range(num_ranks), spec.late_ranks):
         spread[rank] += spec.late_by_s
     given = starts_s or [0.0] * num_ranks
     return tuple(own + more for own, more in zip(given, spread, strict=True))

@@ -10,17 +10,17 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from topo.change_verbs import parse_changes
+from topo.change_verbs import duration_s, parse_changes
 from topo.changes import Nodes
 from topo.errors import CaptureError, NameChoiceError, TopoError, UnitError
 from topo.fabric import parse_fabric
-from topo.units import parse_duration, parse_size, size_sweep
+from topo.units import parse_size, size_sweep
 
 Value = str | int | None
 Read = TypeVar("Read")
@@ -119,15 +119,21 @@ SHARING = tuple(AXES)[: tuple(AXES).index("collective")]
 SETTINGS = ("jitter", "late_ranks", "late_by")
 """What a spec says beside its axes: how far starts are spread, how many ranks are late, and by how much."""
 
-_RANGE = re.compile(r"(\d{1,7})-(\d{1,7})")
+_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+_MOST_DIGITS = 18
+"""Of a number in a range: more are beyond 64 bits."""
+
+_NO_TOPOLOGY = 'no topology: add one, such as topology = "dgx-h100"'
+_SHORT_BYTES = 4096
+"""A file below this size may be all blanks, which is no spec rather than a capture that failed."""
 _STEPS = ("begin", "end", "factor")
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A grid: the values of every axis in AXES' order, and how starts are spread."""
+    """A grid: the values of every axis in AXES' order (a range stays one), and how starts are spread."""
 
-    values: tuple[tuple[Value, ...], ...]
+    values: tuple[Sequence[Value], ...]
     jitter_s: float = 0.0
     late_ranks: int = 0
     late_by_s: float = 0.0
@@ -147,7 +153,7 @@ class Spec:
         """Twelve digits that tell this grid from others."""
         import msgspec
 
-        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()[:12]
+        return hashlib.sha256(msgspec.json.encode(self, enc_hook=str)).hexdigest()[:12]
 
     def point(self, number: int) -> dict[str, Value]:
         """The values of a point by axis."""
@@ -162,7 +168,16 @@ def read_spec(path: Path) -> Spec:
     """The grid that a TOML file asks for; CaptureError with the file and the axis where it cannot be."""
     from topo.textfile import read_file
 
+    if _is_blank(path):
+        raise CaptureError(_NO_TOPOLOGY, source=str(path))
     return parse_spec(read_file(path), str(path))
+
+
+def _is_blank(path: Path) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size < _SHORT_BYTES and not path.read_bytes().strip()
+    except OSError:
+        return False
 
 
 def parse_spec(text: str, source: str = "") -> Spec:
@@ -174,7 +189,7 @@ def parse_spec(text: str, source: str = "") -> Spec:
         if key not in AXES and key not in SETTINGS:
             raise CaptureError(str(NameChoiceError("axis", key, (*AXES, *SETTINGS))), source=source)
     if "topology" not in plain:
-        raise CaptureError('no topology: add one, such as topology = "dgx-h100"', source=source)
+        raise CaptureError(_NO_TOPOLOGY, source=source)
     values = tuple(_in_axis(name, source, partial(_values, name, plain)) for name in AXES)
     jitter_s = _in_axis("jitter", source, partial(_duration, plain.get("jitter")))
     late_by_s = _in_axis("late_by", source, partial(_duration, plain.get("late_by")))
@@ -198,10 +213,12 @@ def _in_axis(name: str, source: str, read: Callable[[], Read]) -> Read:
         raise CaptureError(f"{name}: {error}", source=source) from None
 
 
-def _values(name: str, plain: Mapping[str, Any]) -> tuple[Value, ...]:
+def _values(name: str, plain: Mapping[str, Any]) -> Sequence[Value]:
     axis, given = AXES[name], plain.get(name)
     if given is None:
         return (axis.default,)
+    if isinstance(given, str) and name in ("nodes", "seed") and (match := _RANGE.fullmatch(given.strip())):
+        return _range(axis, match)
     found = tuple(axis.read(item) for item in _listed(name, given))
     if not found:
         raise UnitError("no value: give one, or leave the axis out")
@@ -212,18 +229,25 @@ def _values(name: str, plain: Mapping[str, Any]) -> tuple[Value, ...]:
 
 
 def _listed(name: str, given: object) -> Iterator[object]:
-    """The values one by one: of a list, of a table of steps, of a range `1-64`, or the one that stands there."""
+    """The values one by one: of a list, of a table of steps, or the one that stands there."""
     if isinstance(given, list):
         yield from given
     elif isinstance(given, dict) and name in ("size", "nodes"):
         yield from _stepped(AXES[name].read, given)
-    elif isinstance(given, str) and name in ("nodes", "seed") and (match := _RANGE.fullmatch(given)):
-        first, last = int(match[1]), int(match[2])
-        if last < first:
-            raise UnitError(f"the range {given} runs backwards: write {last}-{first}")
-        yield from range(first, last + 1)
     else:
         yield given
+
+
+def _range(axis: Axis, match: re.Match[str]) -> range:
+    """The whole numbers of `1-64`, not written out: there may be very many."""
+    if max(len(match[1]), len(match[2])) > _MOST_DIGITS:
+        raise UnitError(f"the range {match[0][:50]} reaches too far: give numbers of at most {_MOST_DIGITS} digits")
+    first, last = axis.read(int(match[1])), axis.read(int(match[2]))
+    assert isinstance(first, int)
+    assert isinstance(last, int)
+    if last < first:
+        raise UnitError(f"the range {match[0]} runs backwards: write {last}-{first}")
+    return range(first, last + 1)
 
 
 def _stepped(read: Callable[[Any], Value], table: Mapping[str, Any]) -> Iterator[int]:
@@ -235,8 +259,13 @@ def _stepped(read: Callable[[Any], Value], table: Mapping[str, Any]) -> Iterator
     begin, end = read(table["begin"]), read(table["end"])
     assert isinstance(begin, int)
     assert isinstance(end, int)
-    yield from size_sweep(begin, end, _whole(table.get("factor", 2)))
+    factor = _whole(table.get("factor", 2))
+    if end < begin:
+        raise UnitError(f"steps from begin = {begin} to end = {end} are none: let end be at least begin")
+    if factor < 2:
+        raise UnitError(f"steps with factor = {factor} never end: give a factor of at least 2")
+    yield from size_sweep(begin, end, factor)
 
 
 def _duration(value: object) -> float:
-    return 0.0 if value is None else parse_duration(_text(value))
+    return 0.0 if value is None else duration_s(_text(value))

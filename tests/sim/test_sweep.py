@@ -232,6 +232,36 @@ def test_starts_are_spread_alike_everywhere() -> None:
     assert spread_starts(spec, None, 4, (1.0,)) == (1.0,)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nodes = 500000", "nodes = 500000: 4,000,000 ranks need about"),
+        ("nodes = [1000000]", "nodes fit"),
+        ('changes = "nodes 500000"', "500,000 nodes: 4,000,000 ranks need about"),
+        ('late_ranks = 99\nlate_by = "1ms"', "late_ranks = 99 of 8 ranks: at most 8 can be late"),
+    ],
+)
+def test_a_point_that_nothing_can_hold_is_failed_at_once(
+    text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topo.cli_common._memory_bytes", lambda: 2**34)
+    spec = parse_spec(f'topology = "dgx-h100"\n{text}')
+    file = SweepFile(tmp_path / "out.jsonl", spec.id)
+    run_sweep(spec, file, inline(), quiet)
+    assert file.num_failed == 1
+    assert file.failure is not None
+    assert says in file.failure[1]
+
+
+def test_failures_are_counted_as_they_come_and_as_they_are_found_again(expected: bytes, tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl").write_bytes(b"".join(reversed(expected.splitlines(keepends=True))))
+    file = SweepFile(tmp_path / "out.jsonl", parse_spec(GRID).id)
+    file.close()
+    errors = {row["point"]: row["error"] for row in rows_of(expected) if row["error"]}
+    assert file.num_failed == len(errors) > 0
+    assert file.failure == min(errors.items())
+
+
 def test_seeds_change_times_and_nothing_else() -> None:
     spec = parse_spec(f'topology = "{STAR}"\njitter = "20us"\nseed = "1-3"\nalgorithm = "ring"\nsize = "1M"')
     rows = rows_of(b"".join(price_points(spec, range(3))))
@@ -294,11 +324,20 @@ def topo(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_the_command_writes_resumes_and_says_so(expected: bytes, tmp_path: Path) -> None:
     (tmp_path / "grid.toml").write_text(GRID)
     first = topo("grid.toml", "--jobs", "1", cwd=tmp_path)
-    assert first.returncode == 0, first.stderr
+    assert first.returncode == 1, first.stderr
+    assert "10 of 18 points failed, such as point 4: unknown algorithm 'no-such'" in " ".join(first.stderr.split())
     assert (tmp_path / "grid.jsonl").read_bytes() == expected
     again = topo("grid.toml", cwd=tmp_path)
-    assert again.returncode == 0
+    assert again.returncode == 1
     assert "18 points, 0 of them now" in again.stderr
+    assert "10 of 18 points failed" in again.stderr
+
+
+def test_a_sweep_of_which_no_point_fails_ends_well(tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(f'topology = "{STAR}"\nalgorithm = "ring"')
+    done = topo("grid.toml", "--jobs", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "failed" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -310,12 +349,16 @@ def test_the_command_writes_resumes_and_says_so(expected: bytes, tmp_path: Path)
         (["grid.toml", "-o", "nowhere/out.jsonl"], 2, "cannot be written"),
         (["huge.toml"], 2, "asks for 1,000,000,000 points"),
         (["huge.toml"], 2, "add --yes"),
+        (["wide.toml"], 2, "asks for 1,000,000 points"),
+        (["far.toml"], 2, "nodes: 100000000000: a whole number from 1 to 1000000 is needed"),
         (["odd.toml"], 2, "did you mean 'nodes'"),
     ],
 )
 def test_what_cannot_be_swept_is_one_sentence(arguments: list[str], status: int, says: str, tmp_path: Path) -> None:
     (tmp_path / "grid.toml").write_text(GRID)
     (tmp_path / "odd.toml").write_text(f'topology = "{STAR}"\nnodez = 2')
+    (tmp_path / "wide.toml").write_text('topology = "dgx-h100"\nnodes = "1-1000000"')
+    (tmp_path / "far.toml").write_text('topology = "dgx-h100"\nnodes = "1-100000000000"')
     (tmp_path / "huge.toml").write_text(
         f'topology = "{STAR}"\nalgorithm = "ring"\nnodes = "1-1000"\nseed = "1-1000"\njitter = "1us"\n'
         f"size = {list(range(4, 4004, 4))}"

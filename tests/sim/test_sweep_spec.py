@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.sweep import pieces_of
-from sim.sweep_spec import AXES, SHARING, Spec, parse_spec
+from sim.sweep_spec import AXES, SHARING, Spec, parse_spec, read_spec
 from topo.errors import CaptureError
 
 GRID = """
@@ -29,7 +30,7 @@ def values_of(spec: Spec, axis: str) -> tuple[object, ...]:
 def test_axes_are_read_and_the_others_have_their_defaults() -> None:
     spec = parse_spec(GRID)
     assert spec.num_points == 2 * 3 * 6 * 2 * 2 * 2
-    assert values_of(spec, "nodes") == (1, 2, 3)
+    assert values_of(spec, "nodes") == range(1, 4)
     assert values_of(spec, "size") == tuple(1024 * 4**step for step in range(6))
     assert values_of(spec, "profile") == ("auto",)
     assert values_of(spec, "protocol") == (None,)
@@ -56,6 +57,20 @@ def test_a_grid_of_any_size_costs_nothing() -> None:
     assert spec.point(10**9 - 1)["seed"] == 1000
 
 
+def test_a_range_is_not_written_out() -> None:
+    spec = parse_spec(f'topology = "dgx-h100"\nnodes = "1-1000000"\nseed = "0-{10**17}"\njitter = "1us"')
+    assert spec.num_points == 10**6 * (10**17 + 1)
+    assert spec.point(spec.num_points - 1)["seed"] == 10**17
+    assert len(spec.id) == 12
+
+
+@pytest.mark.parametrize("text", ["", "\n \n", "# nothing\n"])
+def test_a_file_that_asks_for_nothing_says_what_it_needs(text: str, tmp_path: Path) -> None:
+    (tmp_path / "grid.toml").write_text(text)
+    with pytest.raises(CaptureError, match="no topology: add one"):
+        read_spec(tmp_path / "grid.toml")
+
+
 def test_a_sweep_is_known_by_what_it_asks_for() -> None:
     assert parse_spec(GRID).id == parse_spec(f"# the same\n{GRID}").id
     assert parse_spec(GRID).id != parse_spec(GRID.replace("factor = 4", "factor = 2")).id
@@ -77,6 +92,12 @@ def test_starts_that_are_spread_have_a_seed() -> None:
         ('topology = "dgx-h100"\nnodes = 0', "nodes: 0: a whole number from 1"),
         ('topology = "dgx-h100"\nnodes = true', "nodes: True is no whole number"),
         ('topology = "dgx-h100"\nnodes = "4-2"', "write 2-4"),
+        ('topology = "dgx-h100"\nnodes = "1-100000000000"', "100000000000: a whole number from 1 to 1000000"),
+        (f'topology = "dgx-h100"\nnodes = "1-{10**20}"', "at most 18 digits"),
+        ('topology = "dgx-h100"\nsize = { begin = "1M", end = "1K" }', "let end be at least begin"),
+        ('topology = "dgx-h100"\nsize = { begin = 1, end = 9, factor = 1 }', "factor = 1 never end"),
+        ('topology = "dgx-h100"\njitter = "1e300s"', "jitter: 1e300s: expected at most a day"),
+        ('topology = "dgx-h100"\nlate_ranks = 1\nlate_by = "1e300s"', "late_by: 1e300s: expected at most a day"),
         ('topology = "dgx-h100"\nnodes = []', "nodes: no value"),
         ('topology = "dgx-h100"\nnodes = [2, 2]', "nodes: 2 stands twice"),
         ('topology = "dgx-h100"\nsize = "1X"', "size: cannot read '1X' as a size"),

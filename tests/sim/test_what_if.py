@@ -187,6 +187,8 @@ REFUSED = [
     (["break nvlink", "lanes nvlink=3"], "lanes of nvlink is changed in two ways", "--cumulative"),
     (["nodes 2,4", "fabric rail"], "put `nodes` with several counts last", "--cumulative"),
     (["fabric rail"], "add --nodes 2"),
+    (["nodes 1000000"], "change 'nodes 1000000': 1,000,000 nodes: 8,000,000 ranks need about"),
+    (["nodes 2,1000000"], "nodes fit"),
     (["late GPU0 by 1e308s"], "change 'late GPU0 by 1e308s': 1e308s: expected at most a day"),
     (["env NCCL_ALGO=foo"], "change 'env NCCL_ALGO=foo': "),
     (["server GPU0,GPU0"], "change 'server GPU0,GPU0': a server is named twice"),
