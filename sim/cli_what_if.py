@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -67,10 +68,13 @@ def what_if(
 
     workloads = [Workload(find_collective(collective).name, num_bytes, dtype) for num_bytes in sizes]
     names = names_to_run(algorithm, workloads[0].collective)
-    if len(names) > 1:
-        raise click.UsageError(f"--algorithm {algorithm}: cases are compared under one algorithm, name one or auto")
-    options = Options(channels, chunks, None, protocol, environment)
-    cases = variants(Case(topology.load(), options, names[0]), changes, cumulative=cumulative)
+    base = Case(topology.load(), Options(channels, chunks, None, protocol, environment))
+    if algorithm == "all":
+        names = base.simulator(profile, engine, planner).algorithms_for(workloads[0])
+    if len(names) != 1:
+        known = ", ".join((*names, "auto"))
+        raise click.UsageError(f"--algorithm {algorithm}: cases are compared under one algorithm, name one of {known}")
+    cases = variants(replace(base, algorithm=names[0]), changes, cumulative=cumulative)
     rows = outcomes(cases, workloads, profile, engine, planner)
     for sentence in what_if_notes(rows):
         note(sentence)

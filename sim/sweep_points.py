@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sim.sweep_spec import SHARING
-from topo.errors import TopoError, TopologyError
+from topo.errors import ScheduleError, TopoError, TopologyError
 
 if TYPE_CHECKING:
     from sim.predict import Simulator
     from sim.sweep_spec import Spec, Value
+    from sim.workload import Workload
 
 SCHEMA = "sweep/1"
 
@@ -55,7 +56,7 @@ def price_points(spec: Spec, numbers: Sequence[int]) -> list[bytes]:
         if key != shared:
             shared, simulator = key, _simulator(spec, point)
         assert simulator is not None
-        lines.append(_line(sweep_id, number, point, _results(simulator, point)))
+        lines.append(_line(sweep_id, number, point, _results(spec, simulator, point)))
     return lines
 
 
@@ -123,25 +124,48 @@ def spread_starts(spec: Spec, seed: int | None, num_ranks: int, starts_s: Sequen
     return tuple(own + more for own, more in zip(given, spread, strict=True))
 
 
-def _results(simulator: Simulator | TopoError, point: Point) -> dict[str, Any]:
+def _results(spec: Spec, simulator: Simulator | TopoError, point: Point) -> dict[str, Any]:
     if isinstance(simulator, TopoError):
         return {"error": str(simulator)}
     try:
         return _priced(simulator, point)
     except TopoError as error:
-        return {"error": str(error)}
+        return {} if spec.every_algorithm and not _runs(simulator, point) else {"error": str(error)}
     except MemoryError:
         return {"error": "this needs more memory than there is: ask for fewer nodes, channels or chunks"}
     except Exception as error:
         return {"error": f"unexpected {type(error).__name__}: {error}"}
 
 
-def _priced(simulator: Simulator, point: Point) -> dict[str, Any]:
-    from sim.what_if import bounds_of, is_extrapolated
+def _runs(simulator: Simulator, point: Point) -> bool:
+    """Whether the machine can run the point's algorithm."""
+    return point["algorithm"] in simulator.algorithms_for(_workload(point))
+
+
+def _require_collective(simulator: Simulator, workload: Workload, algorithm: str) -> None:
+    """Raise ScheduleError where the algorithm has no schedule of the collective, and NCCL no kernel of it here."""
+    from sim.algorithms import ALGORITHMS
+
+    row = ALGORITHMS.get(algorithm)
+    if row is None or workload.collective in row.collectives or algorithm in simulator.algorithms_for(workload):
+        return
+    raise ScheduleError(
+        f"{algorithm} runs {', '.join(row.collectives)}, not {workload.collective}: choose another algorithm"
+    )
+
+
+def _workload(point: Point) -> Workload:
     from sim.workload import Workload
 
-    workload = Workload(str(point["collective"]), _integer(point["size"]) or 0)
+    return Workload(str(point["collective"]), _integer(point["size"]) or 0)
+
+
+def _priced(simulator: Simulator, point: Point) -> dict[str, Any]:
+    from sim.what_if import bounds_of, is_extrapolated
+
+    workload = _workload(point)
     algorithm = str(point["algorithm"])
+    _require_collective(simulator, workload, algorithm)
     run = simulator.run(workload, algorithm)
     bounds, limiting = bounds_of(run), run.limiting
     return {

@@ -108,7 +108,7 @@ AXES: Mapping[str, Axis] = {
     "nodes": Axis("how often the node stands", _count, 1),
     "seed": Axis("seeds for jitter and late_ranks", _whole),
     "collective": Axis("which collective", _name, "all_reduce"),
-    "algorithm": Axis("auto or a name", _name, "auto"),
+    "algorithm": Axis("auto, names, or all that a machine can run", _name, "auto"),
     "size": Axis("sizes, or a table of begin, end and factor", _size, 2**30),
 }
 """The axes by name, slowest first: counts of one node stand side by side, so that its graphs are searched once."""
@@ -126,6 +126,8 @@ _MOST_DIGITS = 18
 _NO_TOPOLOGY = 'no topology: add one, such as topology = "dgx-h100"'
 _SHORT_BYTES = 4096
 """A file below this size may be all blanks, which is no spec rather than a capture that failed."""
+EVERY = "all"
+"""The algorithm that stands for all that a point's machine can run."""
 _STEPS = ("begin", "end", "factor")
 
 
@@ -137,6 +139,8 @@ class Spec:
     jitter_s: float = 0.0
     late_ranks: int = 0
     late_by_s: float = 0.0
+    every_algorithm: bool = False
+    """Whether `all` algorithms were asked for: what a machine cannot run is left out there, and no failure."""
 
     @property
     def num_points(self) -> int:
@@ -202,7 +206,7 @@ def parse_spec(text: str, source: str = "") -> Spec:
     if seeded and "seed" not in plain:
         place = tuple(AXES).index("seed")
         values = (*values[:place], (0,), *values[place + 1 :])
-    return Spec(values, jitter_s, late_ranks, late_by_s)
+    return Spec(values, jitter_s, late_ranks, late_by_s, plain.get("algorithm") in (EVERY, [EVERY]))
 
 
 def _in_axis(name: str, source: str, read: Callable[[], Read]) -> Read:
@@ -217,6 +221,8 @@ def _values(name: str, plain: Mapping[str, Any]) -> Sequence[Value]:
     axis, given = AXES[name], plain.get(name)
     if given is None:
         return (axis.default,)
+    if name == "algorithm" and given in (EVERY, [EVERY]):
+        return _every_algorithm()
     if isinstance(given, str) and name in ("nodes", "seed") and (match := _RANGE.fullmatch(given.strip())):
         return _range(axis, match)
     found = tuple(axis.read(item) for item in _listed(name, given))
@@ -236,6 +242,13 @@ def _listed(name: str, given: object) -> Iterator[object]:
         yield from _stepped(AXES[name].read, given)
     else:
         yield given
+
+
+def _every_algorithm() -> tuple[str, ...]:
+    from sim.algorithms import ALGORITHMS
+    from sim.planners import NCCL, PLANNERS
+
+    return tuple(dict.fromkeys((*ALGORITHMS, *PLANNERS[NCCL].algorithms)))
 
 
 def _range(axis: Axis, match: re.Match[str]) -> range:

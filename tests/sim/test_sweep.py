@@ -237,6 +237,7 @@ def test_starts_are_spread_alike_everywhere() -> None:
     [
         ("nodes = 500000", "nodes = 500000: 4,000,000 ranks need about"),
         ("nodes = [1000000]", "nodes fit"),
+        ('algorithm = "direct"', "direct runs all_to_all"),
         ('changes = "nodes 500000"', "500,000 nodes: 4,000,000 ranks need about"),
         ('late_ranks = 99\nlate_by = "1ms"', "late_ranks = 99 of 8 ranks: at most 8 can be late"),
     ],
@@ -260,6 +261,14 @@ def test_failures_are_counted_as_they_come_and_as_they_are_found_again(expected:
     errors = {row["point"]: row["error"] for row in rows_of(expected) if row["error"]}
     assert file.num_failed == len(errors) > 0
     assert file.failure == min(errors.items())
+
+
+def test_every_algorithm_is_every_one_that_the_machine_can_run() -> None:
+    spec = parse_spec(f'topology = "{STAR}"\nalgorithm = "all"\nsize = "1M"')
+    rows = rows_of(b"".join(price_points(spec, range(spec.num_points))))
+    priced = {row["algorithm"] for row in rows if row["time_s"] is not None}
+    assert {"ring", "tree"} <= priced < {row["algorithm"] for row in rows}
+    assert not any(row["error"] for row in rows)
 
 
 def test_seeds_change_times_and_nothing_else() -> None:

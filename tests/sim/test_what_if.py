@@ -193,6 +193,7 @@ REFUSED = [
     (["env NCCL_ALGO=foo"], "change 'env NCCL_ALGO=foo': "),
     (["server GPU0,GPU0"], "change 'server GPU0,GPU0': a server is named twice"),
     (["server GPU0,0"], "change 'server GPU0,0': a server is named twice"),
+    (["p2p off"], "under one algorithm, name one of", "--algorithm", "all"),
     (["p2p off"], "one algorithm", "--algorithm", "ring,tree"),
 ]
 
