@@ -72,7 +72,7 @@ def why_unusable(run: Published, samples: tuple[PublishedSample, ...]) -> str:
             collective(run.collective)
         except NameChoiceError as error:
             return str(error)
-    return _why_no_dtype(run.dtype) or _why_no_processes(run) or _why_no_sizes(samples)
+    return _why_no_dtype(run.dtype) or _why_no_processes(run)
 
 
 def _why_no_dtype(dtype: str) -> str:
@@ -90,13 +90,3 @@ def _why_no_processes(run: Published) -> str:
     if share is None or (share > 0 and gpus % share == 0):
         return ""
     return f"gpus_per_process is {share}, which is no share of the {counted(gpus, 'GPU')} of a node: correct one"
-
-
-def _why_no_sizes(samples: tuple[PublishedSample, ...]) -> str:
-    """Why the sizes tell no single time each; empty where they do."""
-    sizes = [row.num_bytes for row in samples]
-    twice = next((row.num_bytes for place, row in enumerate(samples) if row.num_bytes in sizes[:place]), None)
-    if twice is None:
-        return ""
-    found = listed([f"{row.time_s:g} s" for row in samples if row.num_bytes == twice])
-    return f"{twice} bytes stand {sizes.count(twice)} times ({found}): keep one time of each size"
