@@ -122,8 +122,7 @@ def test_a_setting_that_the_planner_does_not_know_is_left_out_and_said() -> None
         ({"samples": [{"num_bytes": 8, "time_s": 1e300}]}, 1, r"more than 1e\+06 s.*: 8 bytes in 1e\+300 s"),
         ({"samples": [{"num_bytes": 2**63, "time_s": 1.0}]}, 1, "more bytes than a buffer of"),
         ({"samples": [{"num_bytes": 10**30, "time_s": 1.0}]}, 1, "more bytes than a buffer of"),
-        ({"software": {"nccl": None, "gpus_per_process": 0, "env": {}}}, 2, "gpus_per_process is 0, which is no share"),
-        ({"software": {"nccl": None, "gpus_per_process": 3, "env": {}}}, 2, "no share of the 2 GPUs of a node"),
+        ({"software": {"nccl": None, "gpus_per_process": 0, "env": {}}}, 2, "gpus_per_process is 0: correct it"),
     ],
 )
 def test_a_run_that_cannot_be_trusted_is_set_aside(

@@ -85,8 +85,8 @@ def _why_no_dtype(dtype: str) -> str:
 
 
 def _why_no_processes(run: Published) -> str:
-    """Why the GPUs cannot be shared out among processes as stated; empty where they can, or nothing is stated."""
-    share, gpus = run.software.gpus_per_process, run.machine.gpus_per_node
-    if share is None or (share > 0 and gpus % share == 0):
+    """Why the number of GPUs per process can be none; empty where it can, or nothing is stated."""
+    share = run.software.gpus_per_process
+    if share is None or share > 0:
         return ""
-    return f"gpus_per_process is {share}, which is no share of the {counted(gpus, 'GPU')} of a node: correct one"
+    return f"gpus_per_process is {share}: correct it, or leave it null"
