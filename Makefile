@@ -53,7 +53,7 @@ demo: setup
 	$(call show,Predicted beside measured on this machine: three schedules and the built-in on 4 processes,validate run --backend gloo --ranks 4 -b 64K -e 16M -f 16)
 
 test: setup
-	$(RUN) -m pytest -n auto --maxprocesses 8 $(PYTEST_ARGS)
+	$(RUN) -m pytest -n auto --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
 
 check: setup
 	$(RUN) -m ruff check .

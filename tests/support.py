@@ -12,7 +12,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 NO_CORPUS = "no corpus of captures (set TOPOSCOPE_CORPUS to run these)"
 
-CI_FACTOR = 40
+CI_FACTOR = 12
 
 
 def examples(quick: int) -> int:
