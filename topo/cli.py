@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
@@ -136,8 +136,12 @@ def _abandon_stdout() -> None:
 
 
 def _complain(sentence: str, status: int = EXIT_BAD_USAGE) -> int:
-    with suppress(OSError):
+    try:
         _say(sentence)
+        sys.stderr.flush()
+    except OSError:
+        # What could not be written must not be tried once more as the interpreter ends: that would change the status.
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     return status
 
 

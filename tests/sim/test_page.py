@@ -117,7 +117,7 @@ def test_links_of_any_fabric_are_found_in_the_drawing(fabric: str) -> None:
 @pytest.mark.parametrize("machine", [STAR.replace("8", "2", 1), "ring:3,bandwidth=1GB/s", "pcie-4gpu", "dgx-h100"])
 def test_every_algorithm_can_be_shown(algorithm: str, machine: str) -> None:
     collective = ALGORITHMS[algorithm].collectives[0]
-    if not can_plan(machine, algorithm, collective, "auto"):
+    if not can_plan(machine, 1, algorithm, collective, "auto"):
         return
     assert data_of(made(machine, (algorithm,), (MIB,), collective=collective))["runs"][0]["rows"]["start"]
 

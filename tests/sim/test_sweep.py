@@ -386,6 +386,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None
         [
             sys.executable,
             "-c",
+            "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
             "from topo.cli import main; main(prog_name='topo')",
             "sweep",
             "long.toml",
