@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.clock.fit import Fitted, fit, spreads
-from sim.clock.jobs import Jobs, Operation, jobs_of
+from sim.clock.jobs import Jobs, Operation, jobs_of, operation_of
 from sim.clock.kernels import times_s
 from sim.clock.machine import MachineClock
 from sim.clock.profile import REGIMES, Band, FittedTerm, KernelProfile, regime_of
 from sim.clock.terms import TERMS
+from sim.predict import BY_MESSAGES
 from sim.profile import Profile, fitted
 from topo.errors import MeasurementError
 from validate.as_run import fixed_by
@@ -74,6 +75,11 @@ class FittedRow:
         """Measured over predicted time."""
         return self.measured_s / self.predicted_s
 
+    @property
+    def is_outlier(self) -> bool:
+        """Whether the fit cannot explain it: a degraded run, or a size at which something else happens."""
+        return not 1 / OUTLIER < self.ratio < OUTLIER
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
@@ -86,8 +92,8 @@ class Calibration:
 
     @property
     def outliers(self) -> tuple[FittedRow, ...]:
-        """Rows that the fit cannot explain: a degraded run, or a size at which something else happens."""
-        return tuple(row for row in self.rows if not 1 / OUTLIER < row.ratio < OUTLIER)
+        """Rows that the fit cannot explain."""
+        return tuple(row for row in self.rows if row.is_outlier)
 
     @property
     def median_abs_error(self) -> float:
@@ -122,7 +128,7 @@ def calibrate(
         f"{row.source}: {row.algorithm} {row.collective} of {row.num_bytes} bytes took {row.ratio:.2f} times what the "
         "fit without it says"
         for row in fitted_rows
-        if not 1 / OUTLIER < row.ratio < OUTLIER
+        if row.is_outlier
     ]
     kernels = replace(
         base.kernels,
@@ -221,9 +227,8 @@ def _jobs(machine: Topology | Cluster, kernels: KernelProfile, rows: Sequence[Me
 
 def _operation(plan: NcclPlan, row: Measurement) -> Operation:
     work = row.workload
-    if work.collective == "all_to_all":
-        pairs = plan.wiring.point_to_point
-        return Operation(work.collective, work.num_bytes, "direct", "simple", pairs.num_channels, pairs.chunk_bytes)
+    if work.collective in BY_MESSAGES:
+        return operation_of(plan, work.collective, work.num_bytes, None)
     logged = row.choice.algorithm if row.choice else None
     named = logged if row.algorithm == BUILTIN else row.algorithm
     choice = plan.choose(
@@ -233,8 +238,7 @@ def _operation(plan: NcclPlan, row: Measurement) -> Operation:
         reduction=work.reduction,
         algorithms=None if named is None else (named,),
     )
-    channels = choice.split.num_channels
-    return Operation(work.collective, work.num_bytes, choice.algorithm, choice.protocol, channels, choice.chunk_bytes)
+    return operation_of(plan, work.collective, work.num_bytes, choice)
 
 
 def _left_out(jobs: Jobs, measured: Floats, prior: Floats, start: Floats) -> Floats:

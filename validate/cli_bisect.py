@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from topo.cli_common import Output, TopologyArgument, note, output_options
-from validate.cli_options import is_given, measuring_options
+from validate.cli_options import is_given, measuring_options, rank_options
 
 if TYPE_CHECKING:
     from topo.topology import Topology
@@ -31,15 +31,7 @@ LAB_ITERATIONS, ITERATIONS = 5, 25
 @click.option("--rate", default="200mbit", show_default=True, help="Of their ports.")
 @click.option("--cut", "cuts", multiple=True, metavar="LINK=RATE", help="Cut a link of the lab, as h3-sw=66mbit.")
 @click.option("--late", multiple=True, metavar="RANK=TIME", help="Hold a rank up before each meeting, as 2=200ms.")
-@click.option(
-    "--backend",
-    type=click.Choice(("auto", "nccl", "gloo")),
-    default="auto",
-    show_default=True,
-    help="nccl on GPUs, gloo on processors; auto is nccl where there are at least 2 GPUs.",
-)
-@click.option("--ranks", type=click.IntRange(2, 32), help="How many ranks (default: TOPOLOGY's, all GPUs, or 4).")
-@click.option("--gpus", metavar="LIST", help="GPUs of TOPOLOGY that take part, such as 0-3,6.")
+@rank_options(2, 32)
 @click.option("--profile", default="auto", show_default=True, help="For TOPOLOGY: auto, ideal, or a JSON file.")
 @click.option("--size", "message", default="1M", show_default=True, metavar="SIZE", help="Of each message.")
 @measuring_options(

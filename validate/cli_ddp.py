@@ -9,7 +9,7 @@ import click
 
 from sim.cli_ddp import MODEL_HELP
 from topo.cli_common import Output, TopologyArgument, finite, note, output_options
-from validate.cli_options import measuring_options
+from validate.cli_options import measuring_options, rank_options
 
 if TYPE_CHECKING:
     from topo.cluster import Cluster
@@ -35,15 +35,7 @@ RANKS_BY_DEFAULT = 4
     show_default=True,
     help="Cap of the first bucket.",
 )
-@click.option(
-    "--backend",
-    type=click.Choice(("auto", "nccl", "gloo")),
-    default="auto",
-    show_default=True,
-    help="nccl on GPUs, gloo on processors; auto is nccl where there are at least 2 GPUs.",
-)
-@click.option("--ranks", type=click.IntRange(2, 1024), help="How many ranks (default: TOPOLOGY's, all GPUs, or 4).")
-@click.option("--gpus", metavar="LIST", help="GPUs of TOPOLOGY that take part, such as 0-3,6.")
+@rank_options(2, 1024)
 @click.option("--forward", metavar="TIME", help="Forward idles so long (default: 100ms, or as the file says).")
 @click.option("--backward", metavar="TIME", help="Backward idles so long in all (default: 400ms, or as the file says).")
 @click.option(

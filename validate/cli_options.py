@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -12,6 +12,26 @@ from topo.cli_common import finite
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 LONGEST_S = 1e6
+
+
+def rank_options(least: int, most: int) -> Callable[[Command], Command]:
+    """Gives a command --backend, --ranks (from `least` to `most`) and --gpus: on what it runs, and by how many."""
+    options = (
+        click.option(
+            "--backend",
+            type=click.Choice(("auto", "nccl", "gloo")),
+            default="auto",
+            show_default=True,
+            help="nccl on GPUs, gloo on processors; auto is nccl where there are at least 2 GPUs.",
+        ),
+        click.option(
+            "--ranks",
+            type=click.IntRange(least, most),
+            help="How many ranks (default: TOPOLOGY's, all GPUs, or 4).",
+        ),
+        click.option("--gpus", metavar="LIST", help="GPUs of TOPOLOGY that take part, such as 0-3,6."),
+    )
+    return _decorator(options)
 
 
 def measuring_options(
@@ -60,6 +80,12 @@ def measuring_options(
             help=tolerance_help,
         ),
     )
+
+    return _decorator(options)
+
+
+def _decorator(options: Sequence[Callable[[Command], Command]]) -> Callable[[Command], Command]:
+    """Gives a command these options, in this order in its help."""
 
     def decorate(command: Command) -> Command:
         for option in reversed(options):

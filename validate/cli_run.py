@@ -10,20 +10,12 @@ from click.core import ParameterSource
 
 from sim.cli_options import size_options
 from topo.cli_common import FABRIC_HELP, Output, finite, note, output_options
-from validate.cli_options import measuring_options
+from validate.cli_options import measuring_options, rank_options
 
 
 @click.command("run", short_help="Measure here; predicted beside measured.")
 @click.argument("topology", required=False)
-@click.option(
-    "--backend",
-    type=click.Choice(("auto", "nccl", "gloo")),
-    default="auto",
-    show_default=True,
-    help="nccl on GPUs, gloo on processors; auto is nccl where there are at least 2 GPUs.",
-)
-@click.option("--ranks", type=click.IntRange(1, 1024), help="How many ranks (default: TOPOLOGY's, all GPUs, or 4).")
-@click.option("--gpus", metavar="LIST", help="GPUs of TOPOLOGY that take part, such as 0-3,6.")
+@rank_options(1, 1024)
 @click.option("--nodes", type=click.IntRange(min=1), default=1, help="How often TOPOLOGY stands, for the prediction.")
 @click.option("--fabric", metavar="TEXT", help=FABRIC_HELP)
 @click.option("--collective", default="all_reduce", show_default=True, help="Which collective.")

@@ -12,11 +12,10 @@ import numpy.typing as npt
 from sim.clock.correction import Correction
 from sim.clock.facts import facts_of
 from sim.clock.fit import Fitted, fit, spreads, starting_values, weights_by_group
-from sim.clock.jobs import Jobs, Operation, jobs_of
+from sim.clock.jobs import Jobs, jobs_of, operation_of
 from sim.clock.kernels import times_s
 
 if TYPE_CHECKING:
-    from sim.planners.nccl_2_30 import Choice
     from validate.published.cases import Case
 
 Floats = npt.NDArray[np.float64]
@@ -39,18 +38,10 @@ def jobs_of_case(case: Case) -> Jobs:
     rows = zip(case.samples, case.choices, strict=True)
     return jobs_of(
         facts,
-        [_operation(case, sample.num_bytes, choice) for sample, choice in rows],
+        [operation_of(case.plan, case.collective, sample.num_bytes, choice) for sample, choice in rows],
         gpus_per_process=case.gpus_per_process,
         old=version is not None and version < OLD_LAUNCHES,
     )
-
-
-def _operation(case: Case, num_bytes: int, choice: Choice | None) -> Operation:
-    if choice is None:
-        pairs = case.plan.wiring.point_to_point
-        return Operation(case.collective, num_bytes, "direct", "simple", pairs.num_channels, pairs.chunk_bytes)
-    channels = choice.split.num_channels
-    return Operation(case.collective, num_bytes, choice.algorithm, choice.protocol, channels, choice.chunk_bytes)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ import numpy.typing as npt
 from sim.clock.facts import Facts
 from sim.clock.terms import FABRICS, GENERATIONS
 from sim.collective import collective as find_collective
+
+if TYPE_CHECKING:
+    from sim.planners.nccl_2_30.planner import Choice, NcclPlan
 
 Floats = npt.NDArray[np.float64]
 Column = npt.NDArray[np.generic]
@@ -102,6 +106,15 @@ class Jobs:
         return cls(
             **{field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)}
         )
+
+
+def operation_of(nccl: NcclPlan, collective: str, num_bytes: int, choice: Choice | None) -> Operation:
+    """The collective as NCCL chose to run it; without a choice it is made of sends and receives."""
+    if choice is None:
+        pairs = nccl.wiring.point_to_point
+        return Operation(collective, num_bytes, "direct", "simple", pairs.num_channels, pairs.chunk_bytes)
+    channels = choice.split.num_channels
+    return Operation(collective, num_bytes, choice.algorithm, choice.protocol, channels, choice.chunk_bytes)
 
 
 def kernel_of(collective: str, algorithm: str, protocol: str) -> str:

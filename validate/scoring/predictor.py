@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -23,12 +22,4 @@ class Predictor(Protocol):
 
     def adapted(self, case: Case, rows: tuple[int, ...]) -> Predictor:
         """The same model fitted to these samples of this case alone: one for overhead, three for rates as well."""
-        ...
-
-
-class Trainer(Protocol):
-    """Makes a predictor from cases with their measured times; one that learns nothing takes no notice of them."""
-
-    def __call__(self, cases: Sequence[Case]) -> Predictor:
-        """The predictor."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from sim.planners.nccl_2_30.kinds import NodeKind, PathKind
+from sim.planners.nccl_2_30.kinds import NodeKind
 from sim.planners.nccl_2_30.options import NcclOptions, NetDevs
 from sim.planners.nccl_2_30.paths import Path, PathFinder, local_nodes, table
 from sim.planners.nccl_2_30.system import System
@@ -191,8 +191,3 @@ class Locality:
         """The first GPU node of the same physical GPU."""
         device = self._gpus[gpu].device
         return next(node.index for node in self._gpus if node.device == device)
-
-
-def best_kind(table_rows: Table) -> PathKind:
-    """The best kind of all paths in a table between different nodes."""
-    return min((path.kind for row in table_rows for path in row if path.hops), default=PathKind.DIS)
