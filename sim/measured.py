@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from sim.collective import collective
 from topo.errors import EnvironmentMissing, MeasurementError
+from topo.installed import installed
 
 if TYPE_CHECKING:
     from sim.workload import Workload
@@ -41,12 +42,10 @@ def read_measured(path: Path, workload: Workload, num_ranks: int) -> tuple[Measu
 
     EnvironmentMissing where nothing that reads measurements is installed.
     """
-    from importlib.metadata import entry_points
-
-    readers = entry_points(group=ENTRY_POINT_GROUP)
+    readers = installed(ENTRY_POINT_GROUP)
     if not readers:
         raise EnvironmentMissing(f"--measured {path}: nothing here reads measurements, install toposcope as a whole")
-    (reader, *_) = sorted(readers, key=lambda entry_point: entry_point.name)
+    reader = readers[0]
     found = tuple(
         MeasuredRun(
             run.algorithm,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import signal
 import sys
@@ -10,13 +9,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import click
 
 from topo.cli_summary import source_of, summary_of
 from topo.errors import TopoError
+from topo.installed import EntryPoint, installed
 
 ENTRY_POINT_GROUP = "toposcope.commands"
 EXIT_BAD_USAGE = 2
@@ -50,6 +49,8 @@ class CommandGroup(click.Group):
         """The command that the arguments name; an unknown one is a usage error with the nearest that is known."""
         name = args[0] if args else ""
         if name and not name.startswith("-") and name not in self.list_commands(ctx):
+            import difflib
+
             known = self.list_commands(ctx)
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
@@ -102,7 +103,7 @@ class CommandGroup(click.Group):
 @cache
 def _entry_points() -> Mapping[str, EntryPoint]:
     """The installed commands by name; looked up once, since it reads the metadata of all that is installed."""
-    return {entry_point.name: entry_point for entry_point in entry_points(group=ENTRY_POINT_GROUP)}
+    return {entry_point.name: entry_point for entry_point in installed(ENTRY_POINT_GROUP)}
 
 
 @contextmanager

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-from importlib.metadata import EntryPoint
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from topo.installed import EntryPoint
+
+if TYPE_CHECKING:
+    import ast
 
 
 def source_of(entry_point: EntryPoint) -> Path | None:
@@ -22,6 +26,8 @@ def source_of(entry_point: EntryPoint) -> Path | None:
 
 def summary_of(entry_point: EntryPoint) -> str:
     """The `short_help` of a command, or the first line of its docstring; empty where its source shows neither."""
+    import ast
+
     path = source_of(entry_point)
     if path is None:
         return ""
@@ -32,6 +38,8 @@ def summary_of(entry_point: EntryPoint) -> str:
 
 
 def _short_help(function: ast.FunctionDef) -> str:
+    import ast
+
     keywords = [word for call in function.decorator_list if isinstance(call, ast.Call) for word in call.keywords]
     texts = [word.value for word in keywords if word.arg == "short_help"]
     return next((str(text.value) for text in texts if isinstance(text, ast.Constant)), "")

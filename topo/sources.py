@@ -7,9 +7,9 @@ so that what it needs (torch, for NCCL's own dump) costs nothing elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from importlib.metadata import EntryPoint, entry_points
 
 from topo.commands import RawText
+from topo.installed import EntryPoint, installed
 
 ENTRY_POINT_GROUP = "toposcope.sources"
 
@@ -18,8 +18,7 @@ Source = Callable[[], RawText]
 
 def installed_sources(found: Iterable[EntryPoint] | None = None) -> tuple[Source, ...]:
     """All installed sources, by name, none of them imported yet; `found` stands in for the entry points in tests."""
-    rows = sorted(entry_points(group=ENTRY_POINT_GROUP) if found is None else found, key=lambda row: row.name)
-    return tuple(_guarded(row) for row in rows)
+    return tuple(_guarded(row) for row in (installed(ENTRY_POINT_GROUP) if found is None else found))
 
 
 def _guarded(row: EntryPoint) -> Source:

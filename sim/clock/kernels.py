@@ -66,7 +66,7 @@ class _Values:
 def times_s(values: Floats, jobs: Jobs) -> Floats:
     """Seconds of every job, shape (..., jobs), under terms of shape (..., len(TERMS))."""
     times = np.empty((*values.shape[:-1], len(jobs)))
-    for kernel in np.unique(jobs.kernel):
+    for kernel in np.flatnonzero(np.bincount(jobs.kernel)):
         rows = np.flatnonzero(jobs.kernel == kernel)
         v = _Values(values, jobs.take(rows))
         with np.errstate(over="ignore"):

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +20,7 @@ from topo.capture import capture, save
 from topo.capture_nvml import capture_nvml
 from topo.captures import Text, read_texts
 from topo.commands import RawText, run_command
+from topo.installed import EntryPoint
 from topo.load import THIS_MACHINE, load_topology, read_capture
 from topo.merging import merge
 from topo.readers import nvml
@@ -308,7 +308,7 @@ def test_nvml_that_is_missing_or_broken_is_recorded(monkeypatch: pytest.MonkeyPa
 
 
 def entry(name: str, value: str) -> EntryPoint:
-    return EntryPoint(name, value, "toposcope.sources")
+    return EntryPoint(name, value)
 
 
 def a_dump() -> RawText:
