@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from sim.planners.options import P2P_DISABLE, Options
+from sim.planners.options import NVLS_ENABLE, P2P_DISABLE, Options
 from topo.changes import Change, Late, Nodes, PeerToPeer, ServeFrom, SetVariable, naming
 from topo.cluster import Cluster
 from topo.edit import Machine, edit, node_of
@@ -17,17 +17,16 @@ from topo.parts import find_device
 if TYPE_CHECKING:
     from sim.predict import Simulator
 
-NVLS_ENABLE = "NCCL_NVLS_ENABLE"
-
 _A_NODE = re.compile(r"node(\d{1,7})(?:/(\S+))?")
 _A_RANK = re.compile(r"rank ?(\d{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What runs where: a machine, what is fixed of the plans, which algorithm, and which parts start how much later.
+    """What runs where: a machine, what is fixed of the plans, by which algorithms, and what starts how much later.
 
-    `late` names parts as they are named in changes; which ranks they are follows from the machine.
+    `algorithm` is what `--algorithm` may say: a name, several, or `all`. `late` names parts as they are named in
+    changes; which ranks they are follows from the machine.
     """
 
     machine: Machine
@@ -81,7 +80,6 @@ def _changed(case: Case, change: Change) -> Case:
             return _with_variable(case, name, value)
         case PeerToPeer(on):
             case = _with_variable(case, P2P_DISABLE, "0" if on else "1")
-            # What reduces in an NVSwitch reaches other GPUs' memory too, though NCCL has a variable of its own for it.
             return case if on else _with_variable(case, NVLS_ENABLE, "0")
         case ServeFrom(places):
             _require_servers(case.machine, places)

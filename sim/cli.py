@@ -5,20 +5,14 @@ from __future__ import annotations
 import click
 
 from sim.cli_drawings import Drawings, drawing_options
-from sim.cli_options import planner_options, size_options, with_progress
+from sim.cli_options import algorithm_option, planner_options, profile_option, size_options, with_progress
 from topo.cli_common import Output, TopologyArgument, note, output_options, topology_argument
 
 
 @click.command(short_help="Predict what a collective costs, and what limits it.")
 @topology_argument
 @click.option("--collective", default="all_reduce", show_default=True, help="Which collective.")
-@click.option(
-    "--algorithm",
-    default="auto",
-    show_default=True,
-    metavar="LIST",
-    help="auto (the planner's choice), all, or names such as ring,tree,parameter-server.",
-)
+@algorithm_option
 @planner_options
 @click.option("--channels", type=int, help="How many channels (default: as the planner says).")
 @click.option(
@@ -31,9 +25,7 @@ from topo.cli_common import Output, TopologyArgument, note, output_options, topo
     show_default=True,
     help="event (every transfer), steady (for scale), kernels (what NCCL launches), or auto.",
 )
-@click.option(
-    "--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, nccl-fitted, or a JSON file."
-)
+@profile_option
 @click.option("--dtype", default="float32", show_default=True, help="Type of the elements.")
 @size_options("1K", "1G", 8)
 @drawing_options
@@ -63,20 +55,18 @@ def simulate(
     from sim.planners.options import Options
     from sim.predict import Simulator
     from sim.profile import load_profile
-    from sim.report import names_to_run, notes_before, notes_on, refuse_chunks_without_effect, report_json, report_table
+    from sim.report import notes_before, notes_on, refuse_chunks_without_effect, report_json, report_table
     from sim.workload import Workload
 
     machine = topology.load()
     collective = find_collective(collective).name
     workloads = [Workload(collective, num_bytes, dtype) for num_bytes in sizes]
-    names = names_to_run(algorithm, workloads[0].collective)
-    refuse_chunks_without_effect(chunks, names, collective)
     options = Options(channels, chunks, server, protocol, environment)
     simulator = Simulator(machine, load_profile(profile, machine), options, engine, planner)
-    if algorithm == "all":
-        names = simulator.algorithms_for(workloads[0])
+    names = simulator.names(algorithm, workloads[0])
+    refuse_chunks_without_effect(chunks, names, collective)
     todo = [(workload, name) for workload in workloads for name in names]
-    for sentence in notes_before(simulator, algorithm, workloads[0].collective):
+    for sentence in notes_before(simulator, names, collective):
         note(sentence)
     predictions = [simulator.run(*what) for what in with_progress(todo, "simulated")]
     for sentence in notes_on(simulator, predictions):

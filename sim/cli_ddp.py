@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from sim.cli_drawings import plot_option, write_plot
-from sim.cli_options import planner_options
+from sim.cli_options import planner_options, profile_option
 from topo.cli_common import Output, TopologyArgument, finite, note, output_options, topology_argument
 
 if TYPE_CHECKING:
     from sim.ddp.study import Request
+    from sim.predict import Simulator
     from topo.cluster import Cluster
     from topo.topology import Topology
 
@@ -99,9 +100,7 @@ def model_options(command: Command) -> Command:
 @planner_options
 @click.option("--server", metavar="LIST", help="Servers of parameter-server: host, or GPUs such as 0,1 (default 0).")
 @click.option("--engine", default="auto", show_default=True, help="event, steady, or auto.")
-@click.option(
-    "--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, nccl-fitted, or a JSON file."
-)
+@profile_option
 @plot_option("step and exposed time over the bucket caps")
 @output_options("table", "json", "csv", "md")
 def ddp(topology: TopologyArgument, output: Output, plot: Path | None, **options: Any) -> None:
@@ -116,10 +115,11 @@ def ddp(topology: TopologyArgument, output: Output, plot: Path | None, **options
     from sim.report import notes_before, notes_on
 
     machine = topology.load()
-    request = _request(machine, options)
-    found = study(request, _simulators(machine, options), with_even=options["without_nvlink"])
+    simulators = _simulators(machine, options)
+    request = _request(simulators[0], options)
+    found = study(request, simulators, with_even=options["without_nvlink"])
     for simulator in found.simulators:
-        for sentence in notes_before(simulator, request.algorithms[0], "all_reduce"):
+        for sentence in notes_before(simulator, request.algorithms, "all_reduce"):
             note(sentence)
     for costs in found.costs:
         for sentence in notes_on(costs.simulator, costs.predictions):
@@ -138,7 +138,7 @@ def ddp(topology: TopologyArgument, output: Output, plot: Path | None, **options
         output.emit(report_table(found), lambda: report_json(found))
 
 
-def _simulators(machine: Topology | Cluster, options: dict[str, Any]) -> list[Any]:
+def _simulators(machine: Topology | Cluster, options: dict[str, Any]) -> list[Simulator]:
     from sim.ddp.break_even import without_nvlinks
     from sim.planners.options import Options
     from sim.predict import Simulator
@@ -152,7 +152,7 @@ def _simulators(machine: Topology | Cluster, options: dict[str, Any]) -> list[An
     ]
 
 
-def _request(machine: Topology | Cluster, options: dict[str, Any]) -> Request:
+def _request(simulator: Simulator, options: dict[str, Any]) -> Request:
     from sim.ddp.request import Options, request_of
 
-    return request_of(machine, Options(**{name: options[name] for name in Options.__slots__}))
+    return request_of(simulator, Options(**{name: options[name] for name in Options.__slots__}))

@@ -83,6 +83,23 @@ def planner_options(command: Command) -> Command:
     return wrapped  # type: ignore[return-value]
 
 
+algorithm_option = click.option(
+    "--algorithm",
+    default="auto",
+    show_default=True,
+    metavar="LIST",
+    help="auto (the planner's choice), all, or names such as ring,tree,parameter-server.",
+)
+
+profile_option = click.option(
+    "--profile",
+    default="auto",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="auto, ideal, nccl-constants, nccl-fitted, or a JSON file.",
+)
+
+
 def _environment(settings: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """The variables of all --env, in order; UsageError where one is malformed, not NCCL's or set twice."""
     found: dict[str, str] = {}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import click
 
+from sim.cli_options import profile_option
 from topo.cli_common import Output, TopologyArgument, output_options, topology_argument
 
 
 @click.command(short_help="Show what links carry: nominal, as NCCL counts, calibrated.")
 @topology_argument
-@click.option(
-    "--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, nccl-fitted, or a JSON file."
-)
+@profile_option
 @output_options("table", "json", "csv", "md")
 def rates(topology: TopologyArgument, profile: str, output: Output) -> None:
     """Show what each kind of link of TOPOLOGY carries, in one direction, three times.

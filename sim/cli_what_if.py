@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from sim.cli_drawings import plot_option, write_plot
-from sim.cli_options import planner_options, size_options
+from sim.cli_options import algorithm_option, planner_options, profile_option, size_options, with_progress
 from topo.change_verbs import VERBS
 from topo.cli_common import Output, TopologyArgument, note, output_options, topology_argument
 
@@ -21,16 +20,12 @@ CHANGES = "\n".join(("\b", "Changes, several in one with `;` between them:", *_V
 @click.option("--change", "changes", multiple=True, required=True, metavar="TEXT", help="What changes; repeatable.")
 @click.option("--cumulative", is_flag=True, help="Each change comes on top of those before it.")
 @click.option("--collective", default="all_reduce", show_default=True, help="Which collective.")
-@click.option(
-    "--algorithm", default="auto", show_default=True, metavar="NAME", help="auto (the planner's choice), or one name."
-)
+@algorithm_option
 @planner_options
 @click.option("--channels", type=int, help="How many channels (default: as the planner says).")
 @click.option("--chunks", type=int, help="Pipeline chunks per tree or server (default: as the planner says).")
 @click.option("--engine", default="auto", show_default=True, help="event, steady or auto.")
-@click.option(
-    "--profile", default="auto", show_default=True, help="auto, ideal, nccl-constants, nccl-fitted, or a JSON file."
-)
+@profile_option
 @click.option("--dtype", default="float32", show_default=True, help="Type of the elements.")
 @size_options("1M", "1G", 1024)
 @plot_option("busbw and time over nodes, for a change that counts them")
@@ -61,25 +56,22 @@ def what_if(
     from sim.cases import Case
     from sim.collective import collective as find_collective
     from sim.planners.options import Options
-    from sim.report import names_to_run
-    from sim.what_if import outcomes, variants
+    from sim.report import notes_before
+    from sim.what_if import made_ready, outcomes, variants
     from sim.what_if_report import what_if_json, what_if_notes, what_if_table
     from sim.workload import Workload
 
-    workloads = [Workload(find_collective(collective).name, num_bytes, dtype) for num_bytes in sizes]
-    names = names_to_run(algorithm, workloads[0].collective)
-    base = Case(topology.load(), Options(channels, chunks, None, protocol, environment))
-    if algorithm == "all":
-        names = base.simulator(profile, engine, planner).algorithms_for(workloads[0])
-    if len(names) != 1:
-        known = ", ".join((*names, "auto"))
-        raise click.UsageError(f"--algorithm {algorithm}: cases are compared under one algorithm, name one of {known}")
-    cases = variants(replace(base, algorithm=names[0]), changes, cumulative=cumulative)
-    rows = outcomes(cases, workloads, profile, engine, planner)
+    collective = find_collective(collective).name
+    workloads = [Workload(collective, num_bytes, dtype) for num_bytes in sizes]
+    base = Case(topology.load(), Options(channels, chunks, None, protocol, environment), algorithm)
+    cases = made_ready(variants(base, changes, cumulative=cumulative), workloads[0], profile, engine, planner)
+    for sentence in notes_before(cases[0].simulator, cases[0].names, collective):
+        note(sentence)
+    rows = outcomes(cases, with_progress(workloads, "sizes priced"))
     for sentence in what_if_notes(rows):
         note(sentence)
     if plot is not None:
         from sim.what_if_chart import node_charts
 
-        write_plot(plot, node_charts(rows), f"{workloads[0].collective} on {topology.text}, simulated")
+        write_plot(plot, node_charts(rows), f"{collective} on {topology.text}, simulated")
     output.emit(what_if_table(rows), lambda: what_if_json(rows))

@@ -11,15 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.algorithms import ALGORITHMS
+from sim.answer import prediction_of
 from sim.engines import ENGINES, KERNELS
 from sim.engines import engine as find_engine
 from sim.engines.loads import link_shares
 from sim.engines.network import network_of
 from sim.engines.run import Run
+from sim.naming import ALL, named_algorithms
 from sim.planners import AUTO, NCCL, PLANNERS, TOPOLOGY, Prepared, prepare
 from sim.planners import planner as find_planner
 from sim.planners.options import P2P_DISABLE, Options
-from sim.prediction import LinkLoad, Prediction, Span
 from sim.profile import load_profile, nccl_constants
 from sim.workload import Workload
 from topo.errors import ScheduleError, TopoError, TopologyError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from sim.clock.machine import MachineClock
     from sim.engines.network import Network
     from sim.plan import Plan
+    from sim.prediction import Prediction
     from sim.profile import Profile
     from sim.schedule import Schedule
     from topo.cluster import Cluster
@@ -38,9 +40,6 @@ MOST_ROWS_FOR_EVENT = 16_384
 """Transfers up to which `auto` takes the event engine, which then costs less than a second or two."""
 
 MOST_SCHEDULES = 8
-MOST_LINKS = 1024
-"""Links of which a prediction lists each; of more it lists the first of each kind."""
-
 DIRECT = "direct"
 BY_MESSAGES = ("all_to_all", "sendrecv")
 """What NCCL makes of grouped sends and receives."""
@@ -122,6 +121,20 @@ class Simulator:
         """What would run."""
         return self.planner_of(algorithm, workload.collective).plan(workload, algorithm)
 
+    def names(self, text: str, workload: Workload) -> tuple[str, ...]:
+        """The algorithms that `--algorithm` names, each once; `all` are those that can run the workload here.
+
+        NameChoiceError for an unknown name, ScheduleError for one that does not run this collective.
+        """
+        if text != ALL:
+            return named_algorithms(text, workload.collective)
+        found = self.algorithms_for(workload)
+        if not found:
+            raise ScheduleError(
+                f"--algorithm {ALL}: none can run {workload.collective} on {self.machine.name} under these options"
+            )
+        return found
+
     def algorithms_for(self, workload: Workload) -> tuple[str, ...]:
         """Every algorithm that can run the workload here: by a schedule, or by a kernel that can be timed."""
         scheduled = (row.name for row in ALGORITHMS.values() if workload.collective in row.collectives)
@@ -173,7 +186,7 @@ class Simulator:
 
     @cached_property
     def _by_topology(self) -> Prepared:
-        return PLANNERS[TOPOLOGY].on(self.machine, self.options, lambda: self.network(()))
+        return PLANNERS[TOPOLOGY].on(self.machine, self.options.without_peers(), lambda: self.network(()))
 
     def planner_of(self, algorithm: str, collective: str) -> Prepared:
         """The planner for an algorithm: what no library's planner knows is planned by the topology."""
@@ -239,19 +252,13 @@ class Simulator:
         busy_s = carried / network.bandwidth_bytes_per_s
         timed = clock.time(plan, workload)
         duration_s = max(timed.duration_s, float(busy_s.max(initial=0.0)))
-        return Prediction(
-            workload=workload,
-            num_ranks=plan.num_ranks,
-            algorithm=plan.algorithm,
-            protocol=plan.protocol,
-            num_channels=plan.num_channels,
-            engine=KERNELS,
-            profile=self.profile.name,
-            duration_s=duration_s,
-            link_loads=_loads(network, Run(duration_s, carried, busy_s, {})),
-            planner=plan.planner,
-            low_s=None if timed.band is None else duration_s * timed.band[0],
-            high_s=None if timed.band is None else duration_s * timed.band[1],
+        run = Run(duration_s, carried, busy_s, {})
+        bare = prediction_of(plan, workload, network, run, engine=KERNELS, profile=self.profile.name)
+        low, high = timed.band or (None, None)
+        return replace(
+            bare,
+            low_s=None if low is None else duration_s * low,
+            high_s=None if high is None else duration_s * high,
             extrapolated=timed.extrapolated,
         )
 
@@ -260,20 +267,7 @@ class Simulator:
         network, schedule = self.network(plan.helpers, plan.protocol), self._schedule(plan)
         engine = self.choose_engine(schedule)
         run = find_engine(engine)(schedule, network, workload, spans=spans)
-        return Prediction(
-            workload=workload,
-            num_ranks=plan.num_ranks,
-            algorithm=plan.algorithm,
-            protocol=plan.protocol,
-            num_channels=plan.num_channels,
-            engine=engine,
-            profile=self.profile.name,
-            duration_s=run.duration_s,
-            link_loads=_loads(network, run),
-            spans=_spans(run) if spans else (),
-            planner=plan.planner,
-            instead_of=plan.instead_of,
-        )
+        return prediction_of(plan, workload, network, run, engine=engine, profile=self.profile.name)
 
 
 def _checked_starts(starts_s: Sequence[float], num_ranks: int) -> npt.NDArray[np.float64] | None:
@@ -304,35 +298,3 @@ def _require_shown(machine: Topology | Cluster) -> None:
             f"{node.name or 'the capture'} does not show how {hidden[0][0]} and {hidden[0][1]} are joined "
             f"({len(hidden)} such pairs): give the whole matrix, or take GPUs that it shows with --gpus"
         )
-
-
-def _loads(network: Network, run: Run) -> tuple[LinkLoad, ...]:
-    """What every link that carried anything carried; beyond MOST_LINKS those that are alike stand together."""
-    used = np.flatnonzero(run.link_bytes)
-    counts = np.ones(len(used), dtype=np.int64)
-    if len(used) > MOST_LINKS:
-        kind = np.zeros(len(used), dtype=np.int64)
-        for facts in (run.link_bytes, network.bandwidth_bytes_per_s, run.link_busy_s):
-            values, value = np.unique(facts[used], return_inverse=True)
-            kind = np.unique(kind * len(values) + value, return_inverse=True)[1]
-        _, first, counts = np.unique(kind, return_index=True, return_counts=True)
-        in_order = np.argsort(first)
-        used, counts = used[first[in_order]], counts[in_order]
-    whole = run.duration_s or 1.0
-    return tuple(
-        LinkLoad(
-            network.link_id(index),
-            float(run.link_bytes[index]),
-            float(network.bandwidth_bytes_per_s[index]),
-            float(run.link_busy_s[index] / whole),
-            count,
-        )
-        for index, count in zip(used.tolist(), counts.tolist(), strict=True)
-    )
-
-
-def _spans(run: Run) -> tuple[Span, ...]:
-    if run.spans is None:
-        return ()
-    columns = (run.spans.start_s, run.spans.sent_s, run.spans.landed_s)
-    return tuple(Span(row, *times) for row, times in enumerate(zip(*(c.tolist() for c in columns), strict=True)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sim.algorithms import ALGORITHMS, algorithm
+from sim.algorithms import ALGORITHMS
 from sim.engines import KERNELS
-from sim.planners import NCCL, PLANNERS
+from sim.planners import AUTO
 from sim.predict import auto_candidates
 from sim.profile import IDEAL
 from topo.cli_common import Column, Table
-from topo.errors import ScheduleError, UnitError
+from topo.errors import UnitError
 from topo.topology import Topology
 from topo.units import format_size
 
@@ -39,28 +39,6 @@ EXPECTED = Column("expected", "expected_busbw_gb_per_s")
 """Between which busbw four of five measured ones are expected."""
 
 
-def names_to_run(text: str, collective: str) -> tuple[str, ...]:
-    """The algorithms that `--algorithm` names: `auto` as it stands, `all` those with a schedule of the collective."""
-    names: tuple[str, ...]
-    if text == "auto":
-        names = ("auto",)
-    elif text == "all":
-        names = tuple(row.name for row in ALGORITHMS.values() if collective in row.collectives)
-        if not names:
-            raise ScheduleError(
-                f"{collective} cannot be simulated yet: no algorithm runs it, choose another collective"
-            )
-    else:
-        names = tuple(name.strip() for name in text.split(","))
-    for name in names:
-        if name == "auto" or (name not in ALGORITHMS and name in PLANNERS[NCCL].algorithms):
-            continue
-        if collective not in algorithm(name).collectives:
-            known = ", ".join(algorithm(name).collectives)
-            raise ScheduleError(f"--algorithm {name} runs {known}, not {collective}: choose another algorithm")
-    return names
-
-
 def refuse_chunks_without_effect(chunks: int | None, names: Sequence[str], collective: str) -> None:
     """Raise UnitError where --chunks is given, and none of the algorithms named pipelines that collective."""
     if chunks is None or not names or any(_may_pipeline(name, collective) for name in names):
@@ -76,16 +54,16 @@ def _may_pipeline(name: str, collective: str) -> bool:
     return name not in ALGORITHMS or ALGORITHMS[name].pipelines(collective)
 
 
-def notes_before(simulator: Simulator, text: str, collective: str) -> list[str]:
-    """What the user should know of the plans, in sentences; `text` is what --algorithm says."""
-    plans = simulator.planner_of(text if text == "auto" else names_to_run(text, collective)[0], collective)
-    notes = list(plans.notes)
+def notes_before(simulator: Simulator, names: Sequence[str], collective: str) -> list[str]:
+    """What the user should know of the plans by algorithms of these names, in sentences."""
+    notes = list(simulator.planner_of(names[0], collective).notes)
     machine = simulator.machine if isinstance(simulator.machine, Topology) else simulator.machine.node
     if not machine.complete:
         notes.append(
             f"{machine.name} is shown only in part: what its capture does not show takes no part in these times"
         )
-    if text == "auto" and not plans.chooses and len(auto_candidates(collective)) > 1:
+    chooses = AUTO not in names or simulator.planner_of(AUTO, collective).chooses
+    if not chooses and len(auto_candidates(collective)) > 1:
         why = f", since NCCL's choice is not known here: {simulator.why_not_nccl}" if simulator.why_not_nccl else ""
         notes.append(f"auto takes the faster simulated of {' and '.join(auto_candidates(collective))}{why}")
     return notes

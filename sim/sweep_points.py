@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sim.sweep_spec import SHARING
-from topo.errors import ScheduleError, TopoError, TopologyError
+from topo.errors import TopoError, TopologyError
 
 if TYPE_CHECKING:
     from sim.predict import Simulator
@@ -142,18 +142,6 @@ def _runs(simulator: Simulator, point: Point) -> bool:
     return point["algorithm"] in simulator.algorithms_for(_workload(point))
 
 
-def _require_collective(simulator: Simulator, workload: Workload, algorithm: str) -> None:
-    """Raise ScheduleError where the algorithm has no schedule of the collective, and NCCL no kernel of it here."""
-    from sim.algorithms import ALGORITHMS
-
-    row = ALGORITHMS.get(algorithm)
-    if row is None or workload.collective in row.collectives or algorithm in simulator.algorithms_for(workload):
-        return
-    raise ScheduleError(
-        f"{algorithm} runs {', '.join(row.collectives)}, not {workload.collective}: choose another algorithm"
-    )
-
-
 def _workload(point: Point) -> Workload:
     from sim.workload import Workload
 
@@ -164,8 +152,7 @@ def _priced(simulator: Simulator, point: Point) -> dict[str, Any]:
     from sim.what_if import bounds_of, is_extrapolated
 
     workload = _workload(point)
-    algorithm = str(point["algorithm"])
-    _require_collective(simulator, workload, algorithm)
+    (algorithm,) = simulator.names(str(point["algorithm"]), workload)
     run = simulator.run(workload, algorithm)
     bounds, limiting = bounds_of(run), run.limiting
     return {

@@ -25,6 +25,8 @@ from topo.units import parse_size, size_sweep
 Value = str | int | None
 Read = TypeVar("Read")
 MOST_NODES = 1_000_000
+EVERY = "all"
+"""The algorithm that stands for all that a point's machine can run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,13 @@ def _name(value: object) -> str:
     if not text:
         raise UnitError("an empty name: leave the axis out for its default")
     return text
+
+
+def _algorithm(value: object) -> str:
+    name = _name(value)
+    if "," in name or name == EVERY:
+        raise UnitError(f"{name!r} is more than one algorithm: write {EVERY!r} alone, or a list of names")
+    return name
 
 
 def _whole(value: object) -> int:
@@ -108,7 +117,7 @@ AXES: Mapping[str, Axis] = {
     "nodes": Axis("how often the node stands", _count, 1),
     "seed": Axis("seeds for jitter and late_ranks", _whole),
     "collective": Axis("which collective", _name, "all_reduce"),
-    "algorithm": Axis("auto, names, or all that a machine can run", _name, "auto"),
+    "algorithm": Axis("auto, names, or all that a machine can run", _algorithm, "auto"),
     "size": Axis("sizes, or a table of begin, end and factor", _size, 2**30),
 }
 """The axes by name, slowest first: counts of one node stand side by side, so that its graphs are searched once."""
@@ -126,8 +135,6 @@ _MOST_DIGITS = 18
 _NO_TOPOLOGY = 'no topology: add one, such as topology = "dgx-h100"'
 _SHORT_BYTES = 4096
 """A file below this size may be all blanks, which is no spec rather than a capture that failed."""
-EVERY = "all"
-"""The algorithm that stands for all that a point's machine can run."""
 _STEPS = ("begin", "end", "factor")
 
 

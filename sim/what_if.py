@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sim.cases import Case, changed
 from sim.engines import ENGINES
+from sim.planners import AUTO
 from topo.change_verbs import named_changes
 from topo.changes import Change, Nodes, naming, require_consistent
 from topo.errors import ChangeError
@@ -59,18 +60,23 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a variant costs for one workload, beside the baseline's cost for the same.
+    """What a variant costs for one workload under one algorithm, as it was `asked` for, beside the baseline's cost.
 
-    `baseline` is timed as the variant is: by its schedule, where only that can be compared.
+    The baseline runs the same algorithm, or its fastest where it does not run that. With `by_schedule` it is timed as
+    the variant is, by its schedule, since only that can be compared; its own row shows another time. `fastest` marks
+    the best of several algorithms on the same variant.
     """
 
     variant: Variant
+    asked: str
     prediction: Prediction
     plan: Plan
     baseline: Prediction
     baseline_plan: Plan
+    by_schedule: bool = False
     extrapolated: bool = False
     efficiency: float | None = None
+    fastest: bool = False
 
     @property
     def delta(self) -> float | None:
@@ -115,6 +121,16 @@ class Scaling:
     breaks_at_nodes: int | None = None
     efficiency: float | None = None
     limiting_link: str | None = None
+    algorithm: str = AUTO
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A variant made ready to be priced: its simulator, and the names of the algorithms that are asked of it."""
+
+    variant: Variant
+    simulator: Simulator
+    names: tuple[str, ...]
 
 
 def bounds_of(prediction: Prediction) -> Bounds | None:
@@ -168,33 +184,53 @@ def _by_count(base: Case, label: str, words: Words) -> Iterable[Variant]:
         yield Variant(name, changed(base, counted), label, count)
 
 
-def outcomes(
-    cases: Iterable[Variant], workloads: Sequence[Workload], profile: str, engine: str, planner: str
-) -> tuple[Outcome, ...]:
-    """The price of each workload on each variant: workload by workload, variants in their order.
+def made_ready(
+    cases: Iterable[Variant], workload: Workload, profile: str, engine: str, planner: str
+) -> tuple[Priced, ...]:
+    """Each variant with its simulator and the algorithms that its case names; `all` are those that it can run."""
+    return tuple(_made_ready(variant, workload, profile, engine, planner) for variant in cases)
+
+
+def _made_ready(variant: Variant, workload: Workload, profile: str, engine: str, planner: str) -> Priced:
+    with _blaming(variant):
+        simulator = variant.case.simulator(profile, engine, planner)
+        return Priced(variant, simulator, simulator.names(variant.case.algorithm, workload))
+
+
+def outcomes(cases: Sequence[Priced], workloads: Iterable[Workload]) -> tuple[Outcome, ...]:
+    """The price of each workload on each variant by each algorithm, in that order; the first variant is the baseline.
 
     Like is compared with like: what only a simulated schedule can show (a late rank, a parameter server) stands beside
     the baseline by its schedule, even where a closed form of NCCL's kernels gives the baseline's own time.
     """
-    by_variant = [(variant, _simulator(variant, profile, engine, planner)) for variant in cases]
     found: list[Outcome] = []
     for workload in workloads:
-        base = _priced(*by_variant[0], workload)
-        rows = [base]
-        for variant, simulator in by_variant[1:]:
-            row = _priced(variant, simulator, workload)
-            if row.prediction.engine in ENGINES and base.prediction.engine not in ENGINES:
-                by_schedule = by_variant[0][1].run_plan(base.plan, workload)
-                rows.append(replace(row, baseline=by_schedule, baseline_plan=base.plan))
-            else:
-                rows.append(replace(row, baseline=base.prediction, baseline_plan=base.plan))
+        own = _marked([_priced(cases[0], workload, name) for name in cases[0].names])
+        rows = list(own)
+        for case in cases[1:]:
+            priced = (_priced(case, workload, name) for name in case.names)
+            rows += _marked([_beside(row, own, cases[0].simulator) for row in priced])
         found += [replace(row, efficiency=_efficiency(row, rows)) for row in rows]
     return tuple(found)
 
 
-def _simulator(variant: Variant, profile: str, engine: str, planner: str) -> Simulator:
-    with _blaming(variant):
-        return variant.case.simulator(profile, engine, planner)
+def _marked(rows: Sequence[Outcome]) -> list[Outcome]:
+    """Outcomes of one variant, the fastest of several marked."""
+    best = min(rows, key=_duration_s)
+    return [replace(row, fastest=row is best and len(rows) > 1) for row in rows]
+
+
+def _duration_s(row: Outcome) -> float:
+    return row.prediction.duration_s
+
+
+def _beside(row: Outcome, own: Sequence[Outcome], simulator: Simulator) -> Outcome:
+    """The outcome beside the baseline's own by the same algorithm, or beside its fastest where it has none."""
+    base = next((other for other in own if other.asked == row.asked), None) or min(own, key=_duration_s)
+    if row.prediction.engine in ENGINES and base.prediction.engine not in ENGINES:
+        by_schedule = simulator.run_plan(base.plan, row.prediction.workload)
+        return replace(row, baseline=by_schedule, baseline_plan=base.plan, by_schedule=True)
+    return replace(row, baseline=base.prediction, baseline_plan=base.plan)
 
 
 def _blaming(variant: Variant) -> AbstractContextManager[None]:
@@ -202,48 +238,47 @@ def _blaming(variant: Variant) -> AbstractContextManager[None]:
     return nullcontext() if variant.label == BASELINE else naming(variant.label)
 
 
-def _priced(variant: Variant, simulator: Simulator, workload: Workload) -> Outcome:
-    with _blaming(variant):
-        return _priced_one(variant, simulator, workload)
-
-
-def _priced_one(variant: Variant, simulator: Simulator, workload: Workload) -> Outcome:
-    run = simulator.run(workload, variant.case.algorithm)
-    asked = simulator.planner_of(variant.case.algorithm, workload.collective)
-    plan = simulator.plan(workload, variant.case.algorithm if asked.chooses else run.algorithm)
-    return Outcome(variant, run, plan, run, plan, is_extrapolated(simulator, run))
+def _priced(case: Priced, workload: Workload, name: str) -> Outcome:
+    with _blaming(case.variant):
+        run = case.simulator.run(workload, name)
+        chooses = case.simulator.planner_of(name, workload.collective).chooses
+        plan = case.simulator.plan(workload, name if chooses else run.algorithm)
+    return Outcome(case.variant, name, run, plan, run, plan, extrapolated=is_extrapolated(case.simulator, run))
 
 
 def _efficiency(row: Outcome, rows: Sequence[Outcome]) -> float | None:
-    """Busbw over that of the fewest nodes of the same sweep; None outside a sweep."""
+    """Busbw over that of the fewest nodes of the same sweep and algorithm; None outside a sweep."""
     if not row.variant.sweep:
         return None
-    of_sweep = [other for other in rows if other.variant.sweep == row.variant.sweep]
+    of_sweep = [other for other in rows if (other.variant.sweep, other.asked) == (row.variant.sweep, row.asked)]
     first = min(of_sweep, key=lambda other: other.variant.num_nodes).prediction.busbw_bytes_per_s
     own = row.prediction.busbw_bytes_per_s
     return own / first if own is not None and first else None
 
 
 def scalings(rows: Sequence[Outcome]) -> tuple[Scaling, ...]:
-    """For each sweep over node counts and each size, how far scaling holds."""
-    groups: dict[tuple[str, int], list[Outcome]] = {}
+    """For each sweep over node counts, size and algorithm, how far scaling holds."""
+    groups: dict[tuple[str, int, str], list[Outcome]] = {}
     for row in rows:
         if row.variant.sweep and row.efficiency is not None:
-            groups.setdefault((row.variant.sweep, row.prediction.workload.num_bytes), []).append(row)
-    return tuple(_scaling(sweep, num_bytes, group) for (sweep, num_bytes), group in groups.items())
+            key = row.variant.sweep, row.prediction.workload.num_bytes, row.asked
+            groups.setdefault(key, []).append(row)
+    return tuple(_scaling(group) for group in groups.values())
 
 
-def _scaling(sweep: str, num_bytes: int, group: Sequence[Outcome]) -> Scaling:
+def _scaling(group: Sequence[Outcome]) -> Scaling:
+    """What outcomes of one sweep, size and algorithm show."""
     ordered = sorted(group, key=lambda row: row.variant.num_nodes)
-    held = ordered[0].variant.num_nodes
+    first = held = ordered[0].variant.num_nodes
+    what = ordered[0].variant.sweep, ordered[0].prediction.workload.num_bytes, first
+    asked = ordered[0].asked
     for row in ordered:
         if (row.efficiency or 0.0) < BREAKS_BELOW:
             limiting = row.prediction.limiting
             link = limiting.link if limiting else None
-            first = ordered[0].variant.num_nodes
-            return Scaling(sweep, num_bytes, first, held, row.variant.num_nodes, row.efficiency, link)
+            return Scaling(*what, held, row.variant.num_nodes, row.efficiency, link, algorithm=asked)
         held = row.variant.num_nodes
-    return Scaling(sweep, num_bytes, ordered[0].variant.num_nodes, held)
+    return Scaling(*what, held, algorithm=asked)
 
 
 def _from_lowest(ring: Sequence[int]) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from sim.planners import AUTO
 from sim.series import Chart, Point, Series, busbw_point, time_point
 from topo.errors import ScheduleError
 from topo.units import format_duration, format_size
@@ -23,7 +24,8 @@ def node_charts(rows: Sequence[Outcome]) -> tuple[Chart, ...]:
     for row in sorted(rows, key=lambda row: row.variant.num_nodes):
         run = row.prediction
         if row.variant.sweep and run.busbw_bytes_per_s is not None:
-            label = f"{row.variant.sweep}, {format_size(run.workload.num_bytes)}, simulated"
+            by = "" if row.asked == AUTO else f" by {row.asked}"
+            label = f"{row.variant.sweep}, {format_size(run.workload.num_bytes)}{by}, simulated"
             busbw.setdefault(label, []).append(busbw_point(row.variant.num_nodes, run))
             times.setdefault(label, []).append(time_point(row.variant.num_nodes, run))
     if not busbw:

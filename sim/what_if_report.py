@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sim.planners import AUTO
 from sim.what_if import BASELINE, BREAKS_BELOW, bounds_of, scalings
 from topo.table import Column, Table
-from topo.units import format_size
+from topo.units import format_duration, format_size
+from topo.words import counted
 
 if TYPE_CHECKING:
-    from sim.prediction import Prediction
     from sim.what_if import Outcome, Scaling
 
 EXTRAPOLATED = "EXTRAPOLATED"
@@ -48,8 +49,7 @@ def what_if_table(rows: Sequence[Outcome]) -> Table:
     bounded = any(row.delta_bounds for row in rows)
     ringed = any(row.num_new_rings for row in rows)
     swept = any(row.efficiency is not None for row in rows)
-    own = {row.prediction.workload: row.prediction for row in rows if row.variant.label == BASELINE}
-    remarks = [_remark(row, own[row.prediction.workload]) for row in rows]
+    remarks = [_remark(row) for row in rows]
     remarked = any(remarks)
     columns = (
         *_ALWAYS,
@@ -86,8 +86,8 @@ def _title(rows: Sequence[Outcome]) -> str:
     machine = base.variant.case.machine
     profiles = " and ".join(sorted({row.prediction.profile for row in rows}))
     return (
-        f"{base.prediction.workload.collective} on {machine.name}, {machine.num_ranks} ranks, and what if: simulated, "
-        f"profile {profiles}"
+        f"{base.prediction.workload.collective} on {machine.name}, {counted(machine.num_ranks, 'rank')}, and what if: "
+        f"simulated, profile {profiles}"
     )
 
 
@@ -97,14 +97,23 @@ def _rings(row: Outcome) -> str | None:
     return f"{row.num_new_rings} of {len(row.plan.rings)} new"
 
 
-def _remark(row: Outcome, own: Prediction) -> str | None:
-    """What is to be said of a row; `own` is the baseline as its own line shows it."""
-    words = [EXTRAPOLATED] if row.extrapolated else []
-    if row.baseline.engine != own.engine:
-        words.append(f"beside the baseline by schedule, {row.baseline.duration_s * 1e6:,.2f} us")
+def _remark(row: Outcome) -> str | None:
+    """What is to be said of a row."""
+    words = ["fastest"] if row.fastest else []
+    words += [EXTRAPOLATED] if row.extrapolated else []
+    if row.by_schedule:
+        words.append(f"beside {_whose(row)} by schedule, {row.baseline.duration_s * 1e6:,.2f} us")
+    elif row.asked != AUTO and row.baseline.algorithm != row.prediction.algorithm:
+        words.append(f"beside {_whose(row)}")
     if row.prediction.instead_of:
         words.append(f"instead of {row.prediction.instead_of}")
     return ", ".join(words) or None
+
+
+def _whose(row: Outcome) -> str:
+    """What a row is compared with: the baseline, and its algorithm where that is another."""
+    same = row.baseline.algorithm == row.prediction.algorithm
+    return "the baseline" if same else f"the baseline's {row.baseline.algorithm}"
 
 
 def what_if_json(rows: Sequence[Outcome]) -> str:
@@ -145,10 +154,12 @@ def _row(row: Outcome) -> dict[str, Any]:
         "limiting_link": run.limiting.link if run.limiting else None,
         "baseline_time_s": row.baseline.duration_s,
         "baseline_engine": row.baseline.engine,
+        "baseline_algorithm": row.baseline.algorithm,
         "time_change": row.delta,
         "time_change_low": row.delta_bounds[0] if row.delta_bounds else None,
         "time_change_high": row.delta_bounds[1] if row.delta_bounds else None,
         "extrapolated": row.extrapolated,
+        "fastest": row.fastest,
         "efficiency": row.efficiency,
         "num_new_rings": row.num_new_rings,
     }
@@ -157,25 +168,39 @@ def _row(row: Outcome) -> dict[str, Any]:
 
 def what_if_notes(rows: Sequence[Outcome]) -> list[str]:
     """What the user should know of these results, in sentences."""
-    return [_scaling_sentence(found) for found in scalings(rows)]
+    return [*_fastest_sentences(rows), *(_scaling_sentence(found) for found in scalings(rows))]
+
+
+def _fastest_sentences(rows: Sequence[Outcome]) -> Iterator[str]:
+    """For each size which of several algorithms is fastest, and which changes make it another."""
+    by_size: dict[int, list[Outcome]] = {}
+    for row in rows:
+        if row.fastest:
+            by_size.setdefault(row.prediction.workload.num_bytes, []).append(row)
+    for num_bytes, (own, *others) in by_size.items():
+        changed = [row for row in others if row.prediction.algorithm != own.prediction.algorithm]
+        parts = [_timed(own), *(f"{_timed(row)} with {row.variant.label!r}" for row in changed)]
+        rest = "" if changed else ", with every change too" if others else ""
+        yield f"{format_size(num_bytes)}: fastest is {'; '.join(parts)}{rest}"
+
+
+def _timed(row: Outcome) -> str:
+    return f"{row.prediction.algorithm} ({format_duration(row.prediction.duration_s)})"
 
 
 def _scaling_sentence(found: Scaling) -> str:
-    what = f"{found.sweep}, {format_size(found.num_bytes)}"
+    by = "" if found.algorithm == AUTO else f" by {found.algorithm}"
+    what = f"{found.sweep}, {format_size(found.num_bytes)}{by}"
     if found.breaks_at_nodes is None:
         return (
-            f"{what}: busbw stays above {BREAKS_BELOW:.0%} of that of {_nodes(found.first_nodes)} to the last, "
-            f"{_nodes(found.holds_up_to_nodes)}"
+            f"{what}: busbw stays above {BREAKS_BELOW:.0%} of that of {counted(found.first_nodes, 'node')} to the "
+            f"last, {counted(found.holds_up_to_nodes, 'node')}"
         )
     return (
-        f"{what}: scaling holds up to {_nodes(found.holds_up_to_nodes)} and breaks at {found.breaks_at_nodes}, where "
-        f"busbw is {found.efficiency or 0.0:.0%} of that of {_nodes(found.first_nodes)}, limited by "
-        f"{found.limiting_link or 'no link'}"
+        f"{what}: scaling holds up to {counted(found.holds_up_to_nodes, 'node')} and breaks at "
+        f"{found.breaks_at_nodes}, where busbw is {found.efficiency or 0.0:.0%} of that of "
+        f"{counted(found.first_nodes, 'node')}, limited by {found.limiting_link or 'no link'}"
     )
-
-
-def _nodes(count: int) -> str:
-    return "1 node" if count == 1 else f"{count} nodes"
 
 
 def _giga(bytes_per_s: float | None) -> float | None:

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from topo.writers.text import KIND_WORDS, plural
+from topo.words import plural
+from topo.writers.text import KIND_WORDS
 
 if TYPE_CHECKING:
     from topo.diff import Change

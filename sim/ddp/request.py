@@ -10,14 +10,19 @@ from sim.ddp.models import load_model
 from sim.ddp.schedules import SCHEDULES
 from sim.ddp.study import Request, caps_of
 from sim.ddp.times import Compute, LayerTime, by_rate, gpu_of, parse_flops, read_times, scaled
+from sim.workload import Workload
 from topo.units import parse_duration
 
 if TYPE_CHECKING:
     from sim.ddp.model import Model
+    from sim.predict import Simulator
     from topo.cluster import Cluster
     from topo.topology import Topology
 
 ALL = "all"
+
+A_BUCKET_BYTES = 1 << 20
+"""A size for which to ask what can run: none of the algorithms hangs on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,9 @@ class Options:
     mfu: float | None = None
 
 
-def request_of(machine: Topology | Cluster, options: Options) -> Request:
-    """The request for a machine; every TopoError of a text that cannot be read names it."""
+def request_of(simulator: Simulator, options: Options) -> Request:
+    """The request for a simulator's machine; every TopoError of a text that cannot be read names it."""
+    machine = simulator.machine
     model = _model(options)
     batch = options.batch or model.batch
     compute = _compute(machine, model, options)
@@ -56,7 +62,7 @@ def request_of(machine: Topology | Cluster, options: Options) -> Request:
         batch=batch,
         caps=caps_of(options.caps, options.first_bucket_cap_mb),
         ways=tuple(SCHEDULES) if options.ways == ALL else tuple(name.strip() for name in options.ways.split(",")),
-        algorithms=_algorithms(machine, options.algorithm),
+        algorithms=simulator.names(options.algorithm, Workload("all_reduce", A_BUCKET_BYTES)),
         compression=options.compress,
         accumulation=options.accumulate,
         bucket_views=options.gradient_as_bucket_view,
@@ -64,17 +70,6 @@ def request_of(machine: Topology | Cluster, options: Options) -> Request:
         compute=None if measured else compute,
         memory_bytes_per_s=compute.memory_bytes_per_s,
     )
-
-
-def _algorithms(machine: Topology | Cluster, text: str) -> tuple[str, ...]:
-    """The algorithms that are named; `all` is what the machine can run."""
-    from sim.predict import Simulator
-    from sim.report import names_to_run
-    from sim.workload import Workload
-
-    if text == ALL:
-        return Simulator(machine).algorithms_for(Workload("all_reduce", 1 << 20))
-    return names_to_run(text, "all_reduce")
 
 
 def layer_times(model: Model, options: Options, compute: Compute, batch: int) -> tuple[LayerTime, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from topo.errors import UnitError
 
 P2P_DISABLE = "NCCL_P2P_DISABLE"
 """NCCL's variable without which GPUs of one machine write into each other's memory."""
+
+NVLS_ENABLE = "NCCL_NVLS_ENABLE"
+"""NCCL's variable for reducing in NVSwitches, which reaches other GPUs' memory too."""
 
 MOST = 65_536
 """Channels and chunks beyond this are a slip of the keyboard, and would ask for gigabytes."""
@@ -26,6 +29,11 @@ class Options:
     server: str | None = None
     protocol: str | None = None
     environment: tuple[tuple[str, str], ...] = ()
+
+    def without_peers(self) -> Options:
+        """The same without the two variables on GPUs' reaching each other: what the network follows, whoever plans."""
+        kept = tuple(pair for pair in self.environment if pair[0] not in (P2P_DISABLE, NVLS_ENABLE))
+        return replace(self, environment=kept)
 
     def __post_init__(self) -> None:
         if self.server is not None and not self.server.strip():

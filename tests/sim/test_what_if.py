@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from sim.cases import Case, changed, ranks_of
 from sim.planners.options import P2P_DISABLE, Options
-from sim.what_if import BASELINE, Outcome, bounds_of, outcomes, scalings, variants
+from sim.what_if import BASELINE, Outcome, bounds_of, made_ready, outcomes, scalings, variants
 from sim.what_if_report import EXTRAPOLATED, percent, what_if_table
 from sim.workload import Workload
 from topo.change_verbs import named_changes
@@ -29,11 +29,17 @@ STAR = "switch:8,bandwidth=200GB/s,latency=1us"
 
 
 def priced(
-    name: str, *texts: str, num_bytes: int = GIB, cumulative: bool = False, profile: str = "nccl-constants"
+    name: str,
+    *texts: str,
+    num_bytes: int = GIB,
+    cumulative: bool = False,
+    profile: str = "nccl-constants",
+    algorithm: str = "auto",
 ) -> list[Outcome]:
-    base = Case(synthetic(name) if ":" in name else preset(name))
+    base = Case(synthetic(name) if ":" in name else preset(name), algorithm=algorithm)
     cases = variants(base, texts, cumulative=cumulative)
-    return list(outcomes(cases, [Workload("all_reduce", num_bytes)], profile, "auto", "auto"))
+    workload = Workload("all_reduce", num_bytes)
+    return list(outcomes(made_ready(cases, workload, profile, "auto", "auto"), [workload]))
 
 
 def invoke(*arguments: str) -> Result:
@@ -166,6 +172,48 @@ def test_ranks_are_named_as_parts_are(part: str, ranks: tuple[int, ...]) -> None
     assert ranks_of(Cluster(preset("dgx-h100"), 2), part) == ranks
 
 
+def test_each_change_is_priced_by_each_algorithm_and_the_fastest_is_named() -> None:
+    rows = priced("dgx-h100", "p2p off", "p2p off; server GPU0", algorithm="ring,tree", profile="auto")
+    assert [(row.variant.label, row.asked) for row in rows] == [
+        (BASELINE, "ring"),
+        (BASELINE, "tree"),
+        ("p2p off", "ring"),
+        ("p2p off", "tree"),
+        ("p2p off; server GPU0", "parameter-server"),
+    ]
+    for label in (BASELINE, "p2p off"):
+        group = [row for row in rows if row.variant.label == label]
+        (best,) = (row for row in group if row.fastest)
+        assert best.prediction.duration_s == min(row.prediction.duration_s for row in group)
+    assert all(row.baseline.algorithm == row.asked for row in rows[2:4])
+    server, own = rows[4], min(rows[:2], key=lambda row: row.prediction.duration_s)
+    assert (server.baseline.algorithm, server.by_schedule) == (own.asked, True)
+    assert f"beside the baseline's {own.asked} by schedule" in what_if_table(rows).csv()
+
+
+def test_all_are_those_that_each_machine_can_run() -> None:
+    rows = priced("dgx-h100", "p2p off", "nodes 2", num_bytes=2**20, algorithm="all", profile="auto")
+    named = {label: {row.asked for row in rows if row.variant.label == label} for label in (BASELINE, "p2p off")}
+    assert named[BASELINE] - named["p2p off"] == {"nvls"}
+    (mixed,) = (row for row in rows if row.asked == "nvls-tree")
+    fastest = min((row for row in rows if row.variant.label == BASELINE), key=lambda row: row.prediction.duration_s)
+    assert mixed.baseline.algorithm == fastest.asked
+
+
+def test_sweeps_over_nodes_break_for_each_algorithm() -> None:
+    rows = priced("dgx-h100", "nodes 1,2", num_bytes=2**16, algorithm="ring,tree")
+    assert [found.algorithm for found in scalings(rows)] == ["ring", "tree"]
+    assert [row.efficiency for row in rows if row.variant.label == "nodes 1"] == [1, 1]
+
+
+def test_the_fastest_is_named_in_a_sentence_and_in_the_document() -> None:
+    arguments = ("dgx-h100", "--size", "1G", "--change", "p2p off", "--algorithm", "all")
+    assert "1 GiB: fastest is nvls (" in invoke(*arguments).stderr
+    fastest = [row for row in document(*arguments)["rows"] if row["fastest"]]
+    assert [row["change"] for row in fastest] == [BASELINE, "p2p off"]
+    assert fastest[0]["algorithm"] == "nvls"
+
+
 def test_what_is_late_adds_up() -> None:
     case = changed(Case(Cluster(preset("dgx-h100"), 2)), named_changes("late GPU5 by 2ms; late node1 by 1ms"))
     assert case.starts_s() == pytest.approx([0.002 * (rank % 8 == 5) + 0.001 * (rank > 7) for rank in range(16)])
@@ -193,8 +241,9 @@ REFUSED = [
     (["env NCCL_ALGO=foo"], "change 'env NCCL_ALGO=foo': "),
     (["server GPU0,GPU0"], "change 'server GPU0,GPU0': a server is named twice"),
     (["server GPU0,0"], "change 'server GPU0,0': a server is named twice"),
-    (["p2p off"], "under one algorithm, name one of", "--algorithm", "all"),
-    (["p2p off"], "one algorithm", "--algorithm", "ring,tree"),
+    (["p2p off"], "change 'p2p off': ", "--algorithm", "ring,nvls"),
+    (["p2p off"], "unknown algorithm 'rign': did you mean 'ring'", "--algorithm", "rign,tree"),
+    (["p2p off"], "direct runs all_to_all, sendrecv, not all_reduce", "--algorithm", "direct"),
 ]
 
 

@@ -10,6 +10,7 @@ from topo import catalog
 from topo.containment import Containment, containment
 from topo.finding import INCONSISTENT
 from topo.topology import RANK_KINDS, Device, Link, Topology
+from topo.words import counted, plural
 from topo.writers.hosts import NOT_TAKING_PART, alike_hosts, idle_ids
 
 WIDTH = 80
@@ -60,7 +61,7 @@ def headline(topology: Topology) -> str:
     """The topology's name with how many GPUs, NICs and NUMA nodes it has."""
     kinds = (("gpu", "GPU"), ("process", "CPU process"), ("nic", "NIC"), ("cpu", "NUMA node"))
     counts = [(len(topology.of_kind(kind)), word) for kind, word in kinds]  # type: ignore[arg-type]
-    parts = [f"{count} {plural(word, count)}" for count, word in counts if count]
+    parts = [counted(count, word) for count, word in counts if count]
     if idle_ids(topology) and topology.num_ranks:
         parts[0] += f" ({topology.num_ranks} take part)"
     if not topology.complete:
@@ -75,15 +76,6 @@ def _ranks(topology: Topology) -> Iterator[str]:
     if topology.gpu_ids and topology.gpu_ids != tuple(device.id for device in topology.of_kind(*RANK_KINDS)):
         names = _spans([topology.device(gpu_id).name for gpu_id in topology.gpu_ids])
         yield from textwrap.wrap(f"ranks in order: {names}", WIDTH, subsequent_indent="  ")
-
-
-def plural(word: str, count: int) -> str:
-    """The word as it stands behind that number."""
-    if count == 1:
-        return word
-    if word.endswith("y"):
-        return f"{word[:-1]}ies"
-    return f"{word}es" if word.endswith(("s", "ch")) else f"{word}s"
 
 
 def _forest(topology: Topology, tree: Containment, like: Mapping[str, str]) -> Iterator[str]:
