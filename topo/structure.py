@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import get_args
 
 from topo.errors import TopologyError
@@ -43,24 +43,23 @@ def _known_kinds(topology: Topology) -> None:
 def _links_join_devices(topology: Topology) -> None:
     """A link joins two different devices that exist, and each (src, dst, kind) stands once."""
     ids = {device.id for device in topology.devices}
-    seen: set[tuple[str, str, str]] = set()
     for link in topology.links:
-        for end in (link.src, link.dst):
-            if end not in ids:
-                raise TopologyError(
-                    f"link {link.id} leads to {end!r}, which is no device: known are {some(sorted(ids))}"
-                )
+        if link.src not in ids or link.dst not in ids:
+            end = link.dst if link.src in ids else link.src
+            raise TopologyError(f"link {link.id} leads to {end!r}, which is no device: known are {some(sorted(ids))}")
         if link.src == link.dst:
             raise TopologyError(f"link {link.id} joins {link.src!r} to itself: remove it")
-        key = (link.src, link.dst, link.kind)
-        if key in seen:
-            raise TopologyError(f"two {link.kind} links {link.id}: give one link with the sum of their lanes")
-        seen.add(key)
+    if len({(link.src, link.dst, link.kind) for link in topology.links}) < len(topology.links):
+        counts = Counter((link.src, link.dst, link.kind) for link in topology.links)
+        (src, dst, kind), _ = counts.most_common(1)[0]
+        raise TopologyError(f"two {kind} links {src}->{dst}: give one link with the sum of their lanes")
 
 
 def _physical_numbers(topology: Topology) -> None:
     """Rates and latencies are those of things that can be built: no engine meets anything else."""
-    for link in topology.links:
+    # Machines have many links and few rates: each combination is checked on the first link that has it.
+    numbers = {(link.bandwidth_bytes_per_s, link.latency_s, link.lanes): link for link in reversed(topology.links)}
+    for link in numbers.values():
         _check_rate(f"link {link.id}", link.bandwidth_bytes_per_s)
         _check_latency(f"link {link.id}", link.latency_s)
         if link.lanes < 1:
@@ -122,25 +121,29 @@ def _ranks_connected(topology: Topology) -> None:
     if not topology.complete or len(topology.gpu_ids) < 2:
         return
     start = topology.gpu_ids[0]
-    for forward in (True, False):
-        reached = _reachable(topology, start, forward=forward)
-        lost = [gpu_id for gpu_id in topology.gpu_ids if gpu_id not in reached]
+    number = {device.id: index for index, device in enumerate(topology.devices)}
+    active = [link for link in topology.links if link.state == "active"]
+    src, dst = [number[link.src] for link in active], [number[link.dst] for link in active]
+    for near, far, way in ((src, dst, f"from {start} to"), (dst, src, f"to {start} from")):
+        reached = _reached(number[start], near, far, len(number))
+        lost = [gpu_id for gpu_id in topology.gpu_ids if not reached[number[gpu_id]]]
         if lost:
-            way = f"from {start} to" if forward else f"to {start} from"
             raise TopologyError(f"no path {way} {some(lost)}: add the missing links, or take the GPUs out with --gpus")
 
 
-def _reachable(topology: Topology, start: str, *, forward: bool) -> set[str]:
-    neighbours: defaultdict[str, list[str]] = defaultdict(list)
-    for link in topology.links:
-        if link.state == "active":
-            near, far = (link.src, link.dst) if forward else (link.dst, link.src)
-            neighbours[near].append(far)
-    reached, todo = {start}, [start]
+def _reached(start: int, near: Sequence[int], far: Sequence[int], count: int) -> bytearray:
+    """A flag for each of so many devices: whether steps from near[i] to far[i] lead to it from the first."""
+    neighbours: list[list[int]] = [[] for _ in range(count)]
+    for index, neighbour in zip(near, far, strict=True):
+        neighbours[index].append(neighbour)
+    reached = bytearray(count)
+    reached[start] = True
+    todo = [start]
     while todo:
-        new = [far for far in neighbours.pop(todo.pop(), ()) if far not in reached]
-        reached.update(new)
-        todo += new
+        for index in neighbours[todo.pop()]:
+            if not reached[index]:
+                reached[index] = True
+                todo.append(index)
     return reached
 
 

@@ -9,7 +9,7 @@ sender's processor and read from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 Pairs = npt.NDArray[np.int64]
+Ends = dict[str, dict[str, int]]
+"""By device, the devices at the other ends of its links, each with the index of the link."""
 
 CLASSES: tuple[frozenset[LinkKind], ...] = (
     frozenset({"nvlink", "xgmi", "local"}),
@@ -77,13 +79,9 @@ class Router:
         self._peer_to_peer = peer_to_peer
         forwarding = TRANSIT.union(RANK_KINDS) if topology.synthetic else TRANSIT
         self._forwards = {device.id for device in topology.devices if device.kind in forwarding}
-        self._out: list[dict[str, dict[str, int]]] = [{} for _ in CLASSES]
-        self._into: list[dict[str, dict[str, int]]] = [{} for _ in CLASSES]
-        for index, link in enumerate(topology.links):
-            if link.state == "active":
-                for level in range(link_class(link.kind), len(CLASSES)):
-                    self._keep(self._out[level].setdefault(link.src, {}), link.dst, index)
-                    self._keep(self._into[level].setdefault(link.dst, {}), link.src, index)
+        classes = {link_class(kind) for kind in {link.kind for link in topology.links}}
+        self._levels = range(min(classes, default=len(CLASSES)), len(CLASSES))
+        self._known_ends: dict[int, tuple[Ends, Ends]] = {}
         self._transit: dict[int, nx.DiGraph] = {}
         self._up_link: Mapping[str, Link] = {}
         self._paths: dict[tuple[int, str, str], tuple[int, ...] | None] = {}
@@ -94,7 +92,7 @@ class Router:
             return Route((), None)
         if not self._peer_to_peer and {self._topology.device(end).kind for end in (src, dst)} == {"gpu"}:
             return self._through_host(src, dst)
-        for level in range(len(CLASSES)):
+        for level in self._levels:
             links = self._within(level, src, dst)
             if links is not None:
                 kinds = [self._topology.links[index].kind for index in links]
@@ -108,17 +106,24 @@ class Router:
         """
         if not self._peer_to_peer:
             return None
-        for level in range(len(CLASSES)):
-            out = [self._out[level].get(device, {}) for device in devices]
-            into = [self._into[level].get(device, {}) for device in devices]
-            if not any(out) and not any(into):
-                continue
-            ends = {end for choices in (*out, *into) for end in choices}
-            if len(ends) != 1 or not all(out) or not all(into) or next(iter(ends)) not in self._forwards:
-                return None
-            (end,) = ends
-            up, down = [choices[end] for choices in out], [choices[end] for choices in into]
-            return up, down, max((self._topology.links[index].kind for index in (*up, *down)), key=link_class)
+        inside = set(devices)
+        for level in self._levels:
+            hubs: set[str] = set()
+            up: dict[str, int] = {}
+            down: dict[str, int] = {}
+            for index, link in self._up_to(level):
+                if link.src in inside:
+                    hubs.add(link.dst)
+                    self._keep(up, link.src, index)
+                if link.dst in inside:
+                    hubs.add(link.src)
+                    self._keep(down, link.dst, index)
+            if hubs:
+                if len(hubs) > 1 or not hubs <= self._forwards or not len(up) == len(down) == len(inside):
+                    return None
+                ways = [up[device] for device in devices], [down[device] for device in devices]
+                kinds = {self._topology.links[index].kind for way in ways for index in way}
+                return *ways, max(kinds, key=link_class)
         return None
 
     def _through_host(self, src: str, dst: str) -> Route:
@@ -145,14 +150,34 @@ class Router:
             raise RouteError(f"{gpu} hangs below no processor, through whose memory it could reach others: keep p2p on")
         return place
 
-    def _keep(self, ends: dict[str, int], far: str, index: int) -> None:
-        """Of parallel links to one neighbour keep the faster."""
+    def _up_to(self, level: int) -> Iterator[tuple[int, Link]]:
+        """The active links of this class and those before, each with its index."""
+        kinds = frozenset().union(*CLASSES[: level + 1])
+        for index, link in enumerate(self._topology.links):
+            if link.kind in kinds and link.state == "active":
+                yield index, link
+
+    def _ends(self, level: int) -> tuple[Ends, Ends]:
+        """What each device reaches, and what reaches it, over one link of this class or one before; told once."""
+        if level not in self._known_ends:
+            out: Ends = {}
+            into: Ends = {}
+            for index, link in self._up_to(level):
+                self._keep(out.setdefault(link.src, {}), link.dst, index)
+                self._keep(into.setdefault(link.dst, {}), link.src, index)
+            self._known_ends[level] = out, into
+        return self._known_ends[level]
+
+    def _keep(self, ends: dict[str, int], name: str, index: int) -> None:
+        """Of parallel links under one name keep the faster."""
         links = self._topology.links
-        if far not in ends or links[index].bandwidth_bytes_per_s > links[ends[far]].bandwidth_bytes_per_s:
-            ends[far] = index
+        known = ends.get(name)
+        if known is None or links[index].bandwidth_bytes_per_s > links[known].bandwidth_bytes_per_s:
+            ends[name] = index
 
     def _within(self, level: int, src: str, dst: str) -> tuple[int, ...] | None:
-        out, into = self._out[level].get(src, {}), self._into[level].get(dst, {})
+        all_out, all_into = self._ends(level)
+        out, into = all_out.get(src, {}), all_into.get(dst, {})
         if dst in out:
             return (out[dst],)
         best: tuple[float, tuple[int, ...]] | None = None
@@ -180,7 +205,7 @@ class Router:
 
         graph = self._transit.setdefault(level, nx.DiGraph())
         if not graph:
-            for src, ends in self._out[level].items():
+            for src, ends in self._ends(level)[0].items():
                 for dst, index in ends.items():
                     if src in self._forwards and dst in self._forwards:
                         graph.add_edge(src, dst, cost=self._cost(self._topology.links[index]))
@@ -188,7 +213,8 @@ class Router:
             path = nx.dijkstra_path(graph, near, far, weight="cost")
         except (nx.NetworkXNoPath, nx.NodeNotFound):
             return None
-        return tuple(self._out[level][src][dst] for src, dst in pairwise(path))
+        out, _ = self._ends(level)
+        return tuple(out[src][dst] for src, dst in pairwise(path))
 
     @staticmethod
     def _cost(link: Link) -> float:
