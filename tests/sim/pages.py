@@ -7,6 +7,7 @@ from functools import cache
 from html.parser import HTMLParser
 from typing import Any
 
+from sim.algorithms import ALGORITHMS
 from sim.page.document import page
 from sim.plan import Plan
 from sim.predict import Simulator
@@ -14,12 +15,41 @@ from sim.prediction import Prediction
 from sim.report import report_json
 from sim.workload import Workload
 from topo.cluster import Cluster
+from topo.errors import TopoError
 from topo.load import load_topology
 from topo.topology import Topology
 
 MIB, GIB = 2**20, 2**30
 STAR = "switch:8,bandwidth=200GB/s,latency=1us"
 LESSON = ("ring", "parameter-server")
+
+Played = tuple[str, int, str, str]
+"""A machine, its nodes, an algorithm and a collective."""
+
+
+@cache
+def simulator_of(machine: str, nodes: int = 1, planner: str = "auto") -> Simulator:
+    """What simulates on a machine of that name."""
+    return Simulator(load_topology(machine, nodes=nodes), planner=planner)
+
+
+def played_on(machines: tuple[tuple[str, int], ...], planner: str = "auto") -> list[Played]:
+    """Each machine with each algorithm and collective that it has what it needs for, such as switches that reduce."""
+    return [
+        (*machine, name, one)
+        for machine in machines
+        for name, row in ALGORITHMS.items()
+        for one in row.collectives
+        if _can_plan(simulator_of(*machine, planner), name, one)
+    ]
+
+
+def _can_plan(simulator: Simulator, algorithm: str, collective: str) -> bool:
+    try:
+        simulator.plan(Workload(collective, MIB), algorithm)
+    except TopoError:
+        return False
+    return True
 
 
 def simulated(

@@ -19,8 +19,7 @@ from sim.algorithms import ALGORITHMS
 from sim.page import data as drawn
 from sim.page.document import as_script_data, page
 from sim.page.machine import draw_used
-from tests.sim.pages import GIB, LESSON, MIB, STAR, Parsed, data_of, document, made, simulated
-from tests.sim.test_playback import can_plan
+from tests.sim.pages import GIB, LESSON, MIB, STAR, Parsed, data_of, document, made, played_on, simulated
 from tests.support import examples
 from topo.cli import main
 from topo.load import load_topology
@@ -113,13 +112,18 @@ def test_links_of_any_fabric_are_found_in_the_drawing(fabric: str) -> None:
     assert set(ids) <= set(drawing.stroke_of)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("machine", [STAR.replace("8", "2", 1), "ring:3,bandwidth=1GB/s", "pcie-4gpu", "dgx-h100"])
-def test_every_algorithm_can_be_shown(algorithm: str, machine: str) -> None:
-    collective = ALGORITHMS[algorithm].collectives[0]
-    if not can_plan(machine, 1, algorithm, collective, "auto"):
-        return
-    assert data_of(made(machine, (algorithm,), (MIB,), collective=collective))["runs"][0]["rows"]["start"]
+SHOWN_ON = (("switch:2,bandwidth=200GB/s", 1), ("ring:3,bandwidth=1GB/s", 1), ("pcie-4gpu", 1), ("dgx-h100", 1))
+SHOWN = played_on((*SHOWN_ON, ("dgx-h100", 2)))
+
+
+def test_every_algorithm_is_shown_on_some_machine() -> None:
+    assert {algorithm for _, _, algorithm, _ in SHOWN} == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize(("machine", "nodes", "algorithm", "collective"), SHOWN)
+def test_every_algorithm_can_be_shown(machine: str, nodes: int, algorithm: str, collective: str) -> None:
+    text = made(machine, (algorithm,), (MIB,), nodes, collective)
+    assert data_of(text)["runs"][0]["rows"]["start"]
 
 
 def test_one_rank_has_a_page_without_transfers() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from sim import playback as module
-from sim.algorithms import ALGORITHMS
 from sim.page import data as drawn
 from sim.page.data import followed_chunks, run_data
 from sim.page.loads import DIGITS, as_digits, link_loads
@@ -17,41 +16,31 @@ from sim.plan import Plan
 from sim.playback import Playback, plan_of, playback
 from sim.predict import Simulator
 from sim.workload import Workload
-from tests.sim.pages import GIB, MIB, STAR
-from topo.errors import TopoError
+from tests.sim.pages import GIB, MIB, STAR, played_on, simulator_of
+from tests.sim.ways import WAYS
 from topo.load import load_topology
 
-MACHINES = [("dgx-h100", 1), ("pcie-4gpu", 1), (STAR, 1)]
-CASES = [(name, one) for name, row in ALGORITHMS.items() for one in row.collectives]
-
-
-def can_plan(machine: str, nodes: int, algorithm: str, collective: str, planner: str = "topology") -> bool:
-    """Whether a machine has what an algorithm needs, such as switches that reduce."""
-    try:
-        simulator = Simulator(load_topology(machine, nodes=nodes), planner=planner)
-        simulator.plan(Workload(collective, MIB), algorithm)
-    except TopoError:
-        return False
-    return True
+MACHINES = (("dgx-h100", 1), ("dgx-h100", 2), ("pcie-4gpu", 1), (STAR, 1))
+PLAYED = played_on(MACHINES, "topology")
 
 
 def followed(machine: str, nodes: int, algorithm: str, collective: str = "all_reduce", size: int = MIB) -> Playback:
-    simulator = Simulator(load_topology(machine, nodes=nodes), planner="topology")
-    workload = Workload(collective, size)
+    simulator, workload = simulator_of(machine, nodes, "topology"), Workload(collective, size)
     plan = simulator.plan(workload, algorithm)
     found = playback(simulator, plan, simulator.run_plan(plan, workload))
     assert found is not None
     return found
 
 
-@pytest.mark.parametrize(("machine", "nodes"), MACHINES)
-@pytest.mark.parametrize(("algorithm", "collective"), CASES)
+def test_every_algorithm_is_played_on_some_machine() -> None:
+    assert {(algorithm, collective) for _, _, algorithm, collective in PLAYED} == set(WAYS)
+
+
+@pytest.mark.parametrize(("machine", "nodes", "algorithm", "collective"), PLAYED)
 def test_playing_the_rows_in_order_of_landing_gives_the_collective(
     machine: str, nodes: int, algorithm: str, collective: str
 ) -> None:
     """What the page's script does: each landing copies or adds what the interpreter says the row carried."""
-    if not can_plan(machine, nodes, algorithm, collective):
-        return
     run = followed(machine, nodes, algorithm, collective)
     held = run.start.copy()
     for row in np.lexsort((np.arange(len(run.rows)), run.landed_s)).tolist():
@@ -86,10 +75,9 @@ def test_the_halves_of_a_ring_follow_each_other() -> None:
     assert first.end_s <= second.end_s
 
 
-@pytest.mark.parametrize(("algorithm", "collective"), CASES)
-def test_every_algorithm_has_words_for_its_halves(algorithm: str, collective: str) -> None:
-    machine = next(both for both in (*MACHINES, ("dgx-h100", 2)) if can_plan(*both, algorithm, collective))
-    found = phases(followed(*machine, algorithm, collective))
+@pytest.mark.parametrize(("machine", "nodes", "algorithm", "collective"), PLAYED)
+def test_every_algorithm_has_words_for_its_halves(machine: str, nodes: int, algorithm: str, collective: str) -> None:
+    found = phases(followed(machine, nodes, algorithm, collective))
     assert found
     assert all(phase.name and phase.action for phase in found)
 
