@@ -34,6 +34,8 @@ SLOTS_PER_CONNECTION = 8
 """Transfers under way on one connection (NCCL_STEPS in NCCL's device.h)."""
 
 _SAME_INSTANT = 1 + 1e-12
+_MOST_S = 1e300
+"""Later than any end, and finite."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -106,6 +108,16 @@ def _clock(env: simpy.Environment, state: _State) -> Generator[simpy.Event, None
         state.advance(env.now)
 
 
+def _in_line(queue: Table, num_tasks: int) -> tuple[Ints, Ints]:
+    """The first task of each connection, and which comes after each task; `num_tasks` stands for none."""
+    ends = np.append(queue.values, num_tasks)
+    first, last = queue.first[:-1], queue.first[1:] - 1
+    after = np.full(num_tasks, num_tasks, dtype=np.int64)
+    after[queue.values] = ends[1:]
+    after[queue.values[last]] = num_tasks
+    return ends[first].astype(np.int64), after
+
+
 class _State:
     """What is under way, as arrays by task, connection, gate, route or link."""
 
@@ -115,18 +127,23 @@ class _State:
         num_tasks, num_gates = len(tasks), len(tasks.gate_size)
         everyone = np.arange(num_tasks, dtype=np.int64)
         self._left_at_gate = tasks.gate_size.copy()
-        # The last entry stands for NOTHING, a gate that is always open.
-        self._open = np.append(np.zeros(num_gates, dtype=bool), True)
+        # The last entry stands for NOTHING, a gate that is always open, the one before for a gate that never is.
+        self._open = np.append(np.zeros(num_gates + 1, dtype=bool), True)
         self._start_behind = Table(tasks.start_gate, everyone, num_gates)
         self._land_behind = Table(tasks.land_gate, everyone, num_gates)
-        self._head, self._tail = tasks.queue.first[:-1].astype(np.int64), tasks.queue.first[1:].astype(np.int64)
-        num_connections = len(self._head)
-        self._free = np.ones(num_connections, dtype=bool)
-        self._slots_used = np.zeros(num_connections, dtype=np.int32)
+        # Behind the last task of a connection stands one that is never ready.
+        self._start_gate = np.append(tasks.start_gate, num_gates)
+        self._next, self._after = _in_line(tasks.queue, num_tasks)
+        num_connections = len(self._next)
+        # Its slots in use, and as many again as there are while it transmits.
+        self._taken = np.zeros(num_connections, dtype=np.int32)
         self._each_connection, self._each_gate = Deduplicator(num_connections), Deduplicator(num_gates)
         self.start_s, self.sent_s, self.landed_s = (np.full(num_tasks, np.nan) for _ in range(3))
         self._arrived = np.zeros(num_tasks, dtype=bool)
         self._num_landed = 0
+        self._any_empty = bool((tasks.num_bytes == 0).any())
+        latencies_s = set(tasks.routes.latency_s.tolist())
+        self._one_latency_s = latencies_s.pop() if len(latencies_s) == 1 else None
         # What each connection transmits: the task, its route (behind the last one where it is idle), rate and end.
         num_routes = len(tasks.routes.latency_s)
         self._task, self._route = np.zeros(num_connections, dtype=np.int64), np.full(num_connections, num_routes)
@@ -134,37 +151,37 @@ class _State:
         self._on_route = np.zeros(num_routes, dtype=np.int32)
         self._arrivals: list[tuple[float, int, Ints]] = []
         self._late_starts_s = [] if tasks.held_s is None else np.unique(np.concatenate(tasks.held_s)).tolist()
-        self._busy_s = np.zeros(len(tasks.capacity))
         self._sharing, self._shared_since_s = self.solver.share(self._on_route), 0.0
-        self.now_s = 0.0
+        self.now_s, self._next_end_s = 0.0, np.inf
         self._num_instants = 0
 
     def begin(self, now_s: float) -> None:
         """Start every transfer that waits for nothing."""
         self.now_s = now_s
-        self._start(np.arange(len(self._head), dtype=np.int64))
+        self._start(np.arange(len(self._next), dtype=np.int64))
         self._share()
 
     def next_instant(self) -> float:
         """When something happens next; infinity when nothing is under way."""
         arrival = self._arrivals[0][0] if self._arrivals else np.inf
         late = self._late_starts_s[0] if self._late_starts_s else np.inf
-        return float(min(arrival, late, self._end_s.min(initial=np.inf)))
+        return min(arrival, late, self._next_end_s)
 
     def advance(self, now_s: float) -> None:
         """Handle everything that happens at this instant."""
         self._num_instants += 1
         self.now_s = now_s
         limit = now_s * _SAME_INSTANT
-        ended = np.flatnonzero(self._end_s <= limit)
-        touched = [self._send_off(ended)] if len(ended) else []
+        touched = []
+        ending = self._next_end_s <= limit
+        if ending:
+            touched.append(self._send_off((self._end_s <= limit).nonzero()[0]))
         while self._arrivals and self._arrivals[0][0] <= limit:
             touched.append(self._arrive(heapq.heappop(self._arrivals)[2]))
         if self._late_starts_s and self._late_starts_s[0] <= limit:
             del self._late_starts_s[0]
             touched.append(self._wake())
-        started = self._start(touched[0] if len(touched) == 1 else np.concatenate(touched)) if touched else False
-        if started or len(ended):
+        if self._start(touched[0] if len(touched) == 1 else np.concatenate(touched)) or ending:
             self._share()
 
     def _send_off(self, connections: Ints) -> Ints:
@@ -172,13 +189,15 @@ class _State:
         sent, route = self._task[connections], self._route[connections]
         self.sent_s[sent] = self.now_s
         count_down(self._on_route, route)
-        self._free[connections] = True
+        self._taken[connections] -= SLOTS_PER_CONNECTION
         self._route[connections], self._rate[connections], self._end_s[connections] = len(self._on_route), 0.0, np.inf
-        latency_s = self.tasks.routes.latency_s[route]
-        alike = latency_s.min() == latency_s.max()
-        for value in sorted(set(latency_s[:1].tolist() if alike else latency_s.tolist())):
-            arriving = sent if alike else sent[latency_s == value]
-            heapq.heappush(self._arrivals, (self.now_s + value, int(arriving[0]), arriving))
+        if self._one_latency_s is not None:
+            heapq.heappush(self._arrivals, (self.now_s + self._one_latency_s, int(sent[0]), sent))
+        else:
+            latency_s = self.tasks.routes.latency_s[route]
+            for value in sorted(set(latency_s.tolist())):
+                arriving = sent[latency_s == value]
+                heapq.heappush(self._arrivals, (self.now_s + value, int(arriving[0]), arriving))
         return np.concatenate([connections, self._pass(self.tasks.gates_by_sent.of(sent))])
 
     def _arrive(self, arrived: Ints) -> Ints:
@@ -197,14 +216,14 @@ class _State:
     def _wake(self) -> Ints:
         """Somebody late has started: what waited for that lands; returns the connections that may go on (any)."""
         waiting = np.flatnonzero(self._arrived & np.isnan(self.landed_s))
-        return np.concatenate([np.arange(len(self._head), dtype=np.int64), self._arrive(waiting)])
+        return np.concatenate([np.arange(len(self._next), dtype=np.int64), self._arrive(waiting)])
 
     def _land(self, landed: Ints) -> Ints:
         """The data of these tasks is in place; returns the connections that may go on."""
         self.landed_s[landed] = self.now_s
         self._num_landed += len(landed)
         connection = self.tasks.connection[landed]
-        count_down(self._slots_used, connection)
+        count_down(self._taken, connection)
         return np.concatenate([connection, self._pass(self.tasks.gates_by_landed.of(landed))])
 
     def _pass(self, gates: Ints) -> Ints:
@@ -231,31 +250,33 @@ class _State:
         occupied = False
         while len(connections):
             connections = self._each_connection(connections)
-            head = self._head[connections]
-            able = self._free[connections] & (head < self._tail[connections])
-            able &= self._slots_used[connections] < SLOTS_PER_CONNECTION
-            connections = connections[able]
-            tasks = self.tasks.queue.values[head[able]]
-            ready = self._open[self.tasks.start_gate[tasks]]
-            if self.tasks.held_s is not None:
-                ready &= self._reached(self.tasks.held_s[0][tasks])
+            connections = connections[self._taken[connections] < SLOTS_PER_CONNECTION]
+            tasks = self._next[connections]
+            ready = self._open[self._start_gate[tasks]]
             connections, tasks = connections[ready], tasks[ready]
+            if self.tasks.held_s is not None:
+                ready = self._reached(self.tasks.held_s[0][tasks])
+                connections, tasks = connections[ready], tasks[ready]
             if not len(tasks):
                 break
             self.start_s[tasks] = self.now_s
-            self._head[connections] += 1
-            self._slots_used[connections] += 1
+            self._next[connections] = self._after[tasks]
+            if not self._any_empty:
+                self._occupy(tasks, connections)
+                return True
             empty = self.tasks.num_bytes[tasks] == 0
-            occupied |= self._occupy(tasks[~empty], connections[~empty])
+            self._taken[connections[empty]] += 1
+            if not empty.all():
+                self._occupy(tasks[~empty], connections[~empty])
+                occupied = True
             connections = self._pass_through(tasks[empty])
         return occupied
 
-    def _occupy(self, tasks: Ints, connections: Ints) -> bool:
+    def _occupy(self, tasks: Ints, connections: Ints) -> None:
         route = self.tasks.route[tasks]
-        self._free[connections] = False
+        self._taken[connections] += 1 + SLOTS_PER_CONNECTION
         self._task[connections], self._route[connections] = tasks, route
         count_up(self._on_route, route)
-        return len(tasks) > 0
 
     def _pass_through(self, tasks: Ints) -> Ints:
         """A chunk without bytes is not sent: it is there at once and costs nothing."""
@@ -267,27 +288,29 @@ class _State:
 
     def _share(self) -> None:
         """Share the links anew; only transfers whose rate changes get a new end."""
-        sharing = self.solver.share(self._on_route)
-        if sharing is not self._sharing:
-            self._busy_s[self._sharing.links] += self.now_s - self._shared_since_s
-            self._sharing, self._shared_since_s = sharing, self.now_s
-        rate = sharing.rate_bytes_per_s[self._route]
-        changed = np.flatnonzero(rate != self._rate)
-        if not len(changed):
-            return
-        old, new = self._rate[changed], rate[changed]
-        with np.errstate(invalid="ignore"):
-            left = (self._end_s[changed] - self.now_s) * old
-        left = np.where(old > 0, np.maximum(left, 0.0), self.tasks.num_bytes[self._task[changed]])
-        self._end_s[changed] = self.now_s + left / new
-        self._rate = rate
+        self._hold()
+        self._sharing = self.solver.share(self._on_route)
+        rate = self._sharing.rate_bytes_per_s.take(self._route)
+        changed = (rate != self._rate).nonzero()[0]
+        if len(changed):
+            old, new = self._rate[changed], rate[changed]
+            # What is idle ends never, at a rate of 0, and is told apart below.
+            left = (np.minimum(self._end_s[changed], _MOST_S) - self.now_s) * old
+            left = np.where(old > 0, np.maximum(left, 0.0), self.tasks.num_bytes[self._task[changed]])
+            self._end_s[changed] = self.now_s + left / new
+            self._rate = rate
+        self._next_end_s = float(np.minimum.reduce(self._end_s, initial=np.inf))
+
+    def _hold(self) -> None:
+        """The present sharing lasted until now."""
+        self._sharing.held_s += self.now_s - self._shared_since_s
+        self._shared_since_s = self.now_s
 
     @property
     def link_busy_s(self) -> Floats:
         """For how long each link was in use."""
-        busy_s = self._busy_s.copy()
-        busy_s[self._sharing.links] += self.now_s - self._shared_since_s
-        return busy_s
+        self._hold()
+        return self.solver.link_busy_s
 
     @property
     def work(self) -> dict[str, int]:

@@ -49,12 +49,15 @@ class Deduplicator:
 
     def __init__(self, bound: int) -> None:
         self._mark = np.zeros(bound, dtype=np.int32)
+        self._count = np.arange(256, dtype=np.int32)
 
     def __call__(self, index: Ints) -> Ints:
         """The indices, each once."""
         if len(index) < 2:
             return index
-        position = np.arange(len(index), dtype=np.int32)
+        if len(index) > len(self._count):
+            self._count = np.arange(2 * len(index), dtype=np.int32)
+        position = self._count[: len(index)]
         self._mark[index] = position
         once: Ints = index[self._mark[index] == position]
         return once

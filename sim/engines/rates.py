@@ -1,7 +1,8 @@
 """Max-min fair sharing: the rate of each route when several transfers use the same links at once.
 
-Progressive filling (Bertsekas and Gallager, Data Networks, section 6.5.2): the link with the smallest fair share
-fixes the transfers that cross it, its bandwidth is taken out, and so on.
+Progressive filling (Bertsekas and Gallager, Data Networks, section 6.5.2), many links at a time: a link that offers
+each of its transfers no more than any other link of theirs does fixes them at its fair share, since what others offer
+can only grow as transfers are fixed. What they take is taken out, and so on.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sim.engines.indexing import ragged
 from sim.engines.routes import Routes
 
 Floats = npt.NDArray[np.float64]
@@ -21,15 +21,16 @@ _MEMO_BYTES = 64 * 2**20
 _TIE = 1 + 1e-12
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Sharing:
     """Bytes per second of one transfer on each route, 0 where none is active, and the links that are in use.
 
-    Behind the routes stands a 0 for what is on none.
+    Behind the routes stands a 0 for what is on none. `held_s` is for how long links were shared so.
     """
 
     rate_bytes_per_s: Floats
     links: Ints
+    held_s: float = 0.0
 
 
 class RateSolver:
@@ -37,11 +38,10 @@ class RateSolver:
 
     def __init__(self, routes: Routes, capacity: Floats) -> None:
         """`capacity` is bytes per second by link."""
-        self._first, self._capacity = routes.first, capacity
-        self._links = routes.links.astype(np.int64)
-        self._route = np.repeat(np.arange(len(routes.latency_s)), np.diff(routes.first))
-        self._weight = np.ones(len(routes.links)) if routes.weight is None else routes.weight
+        self._capacity = np.append(capacity, np.inf)
+        self._links, self._weight = _by_place(routes, len(capacity))
         self._memo: dict[bytes, Sharing] = {}
+        self._forgotten_busy_s = np.zeros(len(capacity))
         self.num_solves = 0
 
     def share(self, on_route: Ints) -> Sharing:
@@ -52,36 +52,56 @@ class RateSolver:
             self.num_solves += 1
             known = self._solve(on_route)
             if len(self._memo) * len(key) >= _MEMO_BYTES:
+                self._forgotten_busy_s = self.link_busy_s
                 self._memo.clear()
             self._memo[key] = known
         return known
 
+    @property
+    def link_busy_s(self) -> Floats:
+        """For how long each link was in use, by how long each solution was held."""
+        busy_s = self._forgotten_busy_s.copy()
+        for sharing in self._memo.values():
+            busy_s[sharing.links] += sharing.held_s
+        return busy_s
+
     def _solve(self, on_route: Ints) -> Sharing:
-        routes = np.flatnonzero(on_route)
-        entries = ragged(self._first, routes)
-        if len(self._capacity) <= 4 * len(entries):
-            used, link = np.arange(len(self._capacity)), self._links[entries]
+        route = on_route.nonzero()[0]
+        links, weight = self._links.take(route, axis=1), self._weight.take(route, axis=1) * on_route[route]
+        if len(self._capacity) <= 4 * links.size:
+            used = np.arange(len(self._capacity))
         else:
-            used, link = np.unique(self._links[entries], return_inverse=True)
-        route = self._route[entries]
-        weight = self._weight[entries] * on_route[route]
-        left = self._capacity[used].astype(np.float64)
+            used, position = np.unique(links, return_inverse=True)
+            links = position.reshape(links.shape)
+        left = self._capacity[used]
         rate = np.zeros(len(on_route) + 1)
-        crossed: Floats | None = None
-        while len(link):
-            load: Floats = np.bincount(link, weights=weight, minlength=len(left)).astype(np.float64)
-            crossed = load if crossed is None else crossed
+        in_use = used[:0]
+        while len(route):
+            load: Floats = np.bincount(links.ravel(), weights=weight.ravel(), minlength=len(left)).astype(np.float64)
+            if not len(in_use):
+                in_use = used[load > 0]
             share = np.full(len(left), np.inf)
             np.divide(left, load, out=share, where=load > 0)
-            least = share.min()
-            full = share <= least * _TIE
-            rate[route[full[link]]] = least
-            going = rate[route] == 0
-            done = ~going
-            left -= np.bincount(link[done], weights=weight[done], minlength=len(left)) * least
+            offered = share[links]
+            least = offered.min(axis=0)
+            elsewhere = np.bincount(links.ravel(), weights=(offered > least * _TIE).ravel(), minlength=len(left))
+            settled = ((elsewhere == 0) & (load > 0))[links].any(axis=0)
+            done, going = settled.nonzero()[0], (~settled).nonzero()[0]
+            rate[route[done]] = least[done]
+            gone = links.take(done, axis=1).ravel(), (weight.take(done, axis=1) * least[done]).ravel()
+            left -= np.bincount(gone[0], weights=gone[1], minlength=len(left))
             np.maximum(left, 0.0, out=left)
-            if least == 0:
-                break
-            link, route, weight = link[going], route[going], weight[going]
-        in_use = used[:0] if crossed is None else used[crossed > 0]
+            links, weight, route = links.take(going, axis=1), weight.take(going, axis=1), route[going]
         return Sharing(rate, in_use.astype(np.int32))
+
+
+def _by_place(routes: Routes, no_link: int) -> tuple[npt.NDArray[np.int64], Floats]:
+    """Links and weights by place on a route and by route; shorter routes end with `no_link`, which weighs nothing."""
+    lengths = np.diff(routes.first)
+    shape = int(lengths.max(initial=1)), len(lengths)
+    links, weight = np.full(shape, no_link, dtype=np.int64), np.zeros(shape)
+    route = np.repeat(np.arange(len(lengths)), lengths)
+    place = np.arange(len(routes.links)) - routes.first[route]
+    links[place, route] = routes.links
+    weight[place, route] = 1.0 if routes.weight is None else routes.weight
+    return links, weight

@@ -39,15 +39,18 @@ class Table:
         self.first = offsets(counts)
         self.values = values[has][stable_order(kept.astype(np.int32))]
         self._has = counts > 0
-        self._at_most_one = bool(counts.max(initial=0) <= 1)
+        self._only: Ints | None = None
+        if counts.max(initial=0) <= 1:
+            self._only = np.full(num_keys, NOTHING, dtype=np.int64)
+            self._only[kept] = values[has]
 
     def of(self, keys: npt.NDArray[np.integer]) -> Ints:
         """The values of all these keys, joined."""
-        keys = keys[self._has[keys]]
-        if not len(keys):
-            return keys.astype(np.int64)
-        found: Ints = self.values[self.first[keys] if self._at_most_one else ragged(self.first, keys)]
-        return found
+        if self._only is None:
+            keys = keys[self._has[keys]]
+            return self.values[ragged(self.first, keys)] if len(keys) else keys.astype(np.int64)
+        found = self._only[keys]
+        return found[found != NOTHING]
 
 
 @dataclass(frozen=True, eq=False)
