@@ -13,6 +13,7 @@ from topo.cluster import Cluster
 from topo.edit import Machine, edit, node_of
 from topo.errors import NameChoiceError, TopologyError, UnitError
 from topo.parts import find_device
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.predict import Simulator
@@ -88,7 +89,7 @@ def _changed(case: Case, change: Change) -> Case:
             from topo.cli_common import refuse_too_large
 
             machine = edit(case.machine, change)
-            refuse_too_large(f"{count:,} nodes", count, machine.num_ranks)
+            refuse_too_large(counted(count, "node"), count, machine.num_ranks)
             return replace(case, machine=machine)
         case _:
             return replace(case, machine=edit(case.machine, change))

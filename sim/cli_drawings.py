@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from topo.cli_common import note, write_atomically
+from topo.outputs import require_apart
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.predict import Simulator
@@ -29,9 +31,11 @@ class Drawings:
     plot: Path | None = None
     measured: Path | None = None
 
-    def check(self) -> None:
-        """Refuse what cannot be written before anything is simulated."""
-        for option, path in (("--page", self.page), ("--trace", self.trace), ("--plot", self.plot)):
+    def check(self, output: Path | None) -> None:
+        """Refuse what cannot be written, or would replace another file of this run, before anything is simulated."""
+        written = (("--page", self.page), ("--trace", self.trace), ("--plot", self.plot))
+        require_apart((*written, ("-o", output), ("--measured", self.measured)))
+        for option, path in written:
             if path is not None and not path.parent.is_dir():
                 raise click.UsageError(f"{option} {path}: there is no folder {path.parent}")
         if self.plot is not None:
@@ -60,7 +64,7 @@ class Drawings:
             for sentence in notes:
                 note(sentence)
         if self.plot is not None:
-            title = f"{workload.collective} on {simulator.machine.name}, {num_ranks} ranks, simulated"
+            title = f"{workload.collective} on {simulator.machine.name}, {counted(num_ranks, 'rank')}, simulated"
             write_plot(self.plot, size_charts(predictions, measured, names), title)
 
 
@@ -77,7 +81,7 @@ def plot_option(over: str) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @wraps(command)
         def wrapped(*args: Any, plot: Path | None, **rest: Any) -> Any:
-            Drawings(plot=plot).check()
+            Drawings(plot=plot).check(rest.get("output"))
             return command(*args, plot=plot, **rest)
 
         return _plot_option(f"Plot {over} (.png or .svg).")(wrapped)  # type: ignore[no-any-return]
@@ -97,7 +101,7 @@ def drawing_options(command: Command) -> Command:
         *args: Any, page: Path | None, trace: Path | None, plot: Path | None, measured: Path | None, **rest: Any
     ) -> Any:
         drawings = Drawings(page, trace, plot, measured)
-        drawings.check()
+        drawings.check(rest.get("output"))
         return command(*args, drawings=drawings, **rest)
 
     to_file = click.Path(dir_okay=False, path_type=Path)

@@ -9,6 +9,7 @@ import click
 
 from sim.cli_options import planner_options, size_options
 from topo.cli_common import Output, TopologyArgument, note, output_options, topology_argument
+from topo.outputs import require_apart
 
 if TYPE_CHECKING:
     from sim.plan_report import PlanReport
@@ -52,6 +53,7 @@ def plan(
     """
     from sim.plan_front import Asked, make_plan
 
+    require_apart((("--graph-xml", graph_xml), ("-o", output.path)))
     asked = Asked(collective, dtype, planner, protocol, environment, sizes, explained, log)
     if output.format in ("csv", "md") and (explained or log):
         raise click.UsageError(f"--format {output.format} is the table of choices: use table or json")

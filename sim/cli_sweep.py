@@ -10,6 +10,7 @@ import click
 
 from topo.cli_common import note
 from topo.errors import TopoError
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.sweep import Progress
@@ -53,22 +54,22 @@ def sweep(spec: Path, output: Path | None, jobs: int | None, scheduler: str | No
     _require_consent(grid, spec, workers, yes)
     file = SweepFile(path, grid.id)
     if file.done:
-        note(f"{path} holds {len(file.done):,} of {grid.num_points:,} points: going on with the others")
+        note(f"{path} holds {len(file.done):,} of {counted(grid.num_points, 'point')}: going on with the others")
     try:
         done = run_sweep(grid, file, workers, _progress(grid.num_points))
     except (KeyboardInterrupt, TopoError) as error:
         again = shlex.join(_command(spec, output, jobs, scheduler, yes))
-        kept = f"{len(file.done):,} of {grid.num_points:,} points are kept in {path}, to go on: {again}"
+        kept = f"{path} keeps {len(file.done):,} of {counted(grid.num_points, 'point')}, to go on: {again}"
         if isinstance(error, TopoError):
             raise type(error)(f"{error}; {kept}") from None
         note(kept)
         raise
     rate = f", {done.num_now / done.elapsed_s:,.0f}/s" if done.num_now and done.elapsed_s else ""
-    note(f"{path}: {done.num_points:,} points, {done.num_now:,} of them now{rate}")
+    note(f"{path}: {counted(done.num_points, 'point')}, {done.num_now:,} of them now{rate}")
     if file.failure is None:
         return 0
     number, problem = file.failure
-    note(f"{file.num_failed:,} of {done.num_points:,} points failed, such as point {number:,}: {problem}")
+    note(f"{file.num_failed:,} of {counted(done.num_points, 'point')} failed, such as point {number:,}: {problem}")
     return EXIT_FAILED
 
 
@@ -87,8 +88,9 @@ def _require_consent(grid: Spec, spec: Path, workers: Workers, yes: bool) -> Non
         return
     took_s = estimate_s(grid, workers.count)
     text = f"{took_s / 86400:,.0f} days" if took_s > 2 * 86400 else format_duration(took_s)
+    on_workers = counted(workers.count, "worker")
     raise click.UsageError(
-        f"{spec} asks for {grid.num_points:,} points, about {text} on {workers.count} workers as far as three of them "
+        f"{spec} asks for {counted(grid.num_points, 'point')}, about {text} on {on_workers} as far as three of them "
         "tell: shorten an axis, or add --yes"
     )
 
@@ -112,7 +114,7 @@ def _progress(num_points: int) -> Progress:
         rate = now / elapsed_s
         left_s = (num_points - done) / rate if rate else 0.0
         end = "" if done < num_points else "\r\033[K"
-        words = f"{done:,} of {num_points:,} points, {rate:,.0f}/s, {_clock(left_s)} left"
+        words = f"{done:,} of {counted(num_points, 'point')}, {rate:,.0f}/s, {_clock(left_s)} left"
         click.echo(f"\r\033[K{words}{end}", nl=False, err=True)
 
     return shown

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from topo.case import Case, say
 from topo.errors import TopoError
 from topo.finding import Finding
+from topo.words import counted
 
 if TYPE_CHECKING:
     from topo.captures import Text
@@ -63,7 +64,7 @@ def _why_not(case: Case, table: NcclTestsTable) -> str:
     if table.num_ranks is None:
         return "the text does not say how many ranks there were"
     if table.num_ranks != case.topology.num_ranks:
-        return f"they are of {table.num_ranks} ranks, the topology has {case.topology.num_ranks}"
+        return f"they are of {counted(table.num_ranks, 'rank')}, the topology has {case.topology.num_ranks}"
     return ""
 
 

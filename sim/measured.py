@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sim.collective import collective
 from topo.errors import EnvironmentMissing, MeasurementError
 from topo.installed import installed
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.workload import Workload
@@ -60,9 +61,9 @@ def read_measured(path: Path, workload: Workload, num_ranks: int) -> tuple[Measu
     )
     alike = [run for run in found if (run.collective, run.num_ranks) == (workload.collective, num_ranks)]
     if not alike:
-        held = ", ".join(sorted({f"{run.collective} on {run.num_ranks} ranks" for run in found}))
+        held = ", ".join(sorted({f"{run.collective} on {counted(run.num_ranks, 'rank')}" for run in found}))
         raise MeasurementError(
-            f"--measured {path} holds {held}, and {workload.collective} on {num_ranks} ranks is simulated: give a file "
-            "of the same"
+            f"--measured {path} holds {held}, and {workload.collective} on {counted(num_ranks, 'rank')} is "
+            "simulated: give a file of the same"
         )
     return tuple(sorted(alike, key=lambda run: run.num_bytes))

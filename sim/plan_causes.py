@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sim.planners.nccl_2_30.options import NcclOptions
 from topo.errors import TopoError
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.planners.nccl_2_30 import NcclPlan
@@ -58,7 +59,7 @@ class Causes:
         if per_host == planned:
             return ""
         fused = any("+" in device.name for device in self._log.networks)
-        return f"the run had {per_host} NICs on a host{' (fused)' if fused else ''}, the plan has {planned}"
+        return f"the run had {counted(per_host, 'NIC')} on a host{' (fused)' if fused else ''}, the plan has {planned}"
 
     def settings(self) -> str:
         """That NCCL was told something that plans do not follow."""

@@ -11,6 +11,7 @@ from sim.plan_causes import Causes
 from sim.plan_report import ranges
 from sim.planners.nccl_2_30.choice_lists import COLLECTIVES
 from topo.units import format_size
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.plan import Tree
@@ -121,7 +122,7 @@ class _Comparison:
         elif main.num_channels != planned:
             self._differs("channels", planned, main.num_channels, *self._causes.all())
         else:
-            self._agreed.append(f"{planned} channels")
+            self._agreed.append(counted(planned, "channel"))
 
     def _rings(self, main: Communicator) -> None:
         planned = self._plan.wiring.rings
@@ -260,4 +261,4 @@ def _cost_words(latency_s: float, bytes_per_s: float) -> str:
 
 def _graph_words(num_channels: int, intra_bytes_per_s: float, inter_bytes_per_s: float | None) -> str:
     inter = "" if inter_bytes_per_s is None else f" and {inter_bytes_per_s / 1e9:.1f} between nodes"
-    return f"{num_channels} channels of {intra_bytes_per_s / 1e9:.1f} GB/s inside{inter}"
+    return f"{counted(num_channels, 'channel')} of {intra_bytes_per_s / 1e9:.1f} GB/s inside{inter}"

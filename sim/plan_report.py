@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from topo.cli_common import Column, Table
 from topo.units import format_size
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.plan import Tree
@@ -56,8 +57,8 @@ class PlanReport:
         """What was planned, in one line."""
         wiring = self.plan.wiring
         return (
-            f"NCCL {VERSION} on {self.machine.name}: {_counted(wiring.num_ranks, 'rank')}, "
-            f"{_counted(wiring.num_nodes, 'node')}, {_counted(wiring.num_channels, 'channel')} (planned"
+            f"NCCL {VERSION} on {self.machine.name}: {counted(wiring.num_ranks, 'rank')}, "
+            f"{counted(wiring.num_nodes, 'node')}, {counted(wiring.num_channels, 'channel')} (planned"
             f"{', extrapolated' if self.plan.extrapolated else ''})"
         )
 
@@ -126,7 +127,7 @@ def _listed(title: str, channels: Sequence[Any], words: Mapping[Any, str], plan:
     yield title
     for number, (channel, text) in enumerate(words.items()):
         if number == MOST_SHOWN:
-            yield f"  ... {len(words) - number} others: --format json has them all"
+            yield f"  ... {counted(len(words) - number, 'other')}: --format json has them all"
             return
         numbers = ranges([place for place, other in enumerate(channels) if other == channel])
         line = f"  {numbers:<7} {text}"
@@ -206,7 +207,7 @@ def explanation_text(explanation: Explanation) -> str:
     choice = explanation.choice
     lines = [
         f"{choice.collective} of {format_size(choice.num_bytes)}: NCCL takes {choice.algorithm} {choice.protocol} on "
-        f"{_counted(choice.split.num_channels, 'channel')}, in chunks of {format_size(choice.chunk_bytes)}; it expects "
+        f"{counted(choice.split.num_channels, 'channel')}, in chunks of {format_size(choice.chunk_bytes)}; it expects "
         f"{choice.estimate_s * 1e6:.1f} us"
     ]
     if not explanation.candidates:
@@ -316,7 +317,3 @@ def _explanation(explanation: Explanation) -> dict[str, Any]:
         "candidates": explanation.candidates,
         "excluded": explanation.excluded,
     }
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

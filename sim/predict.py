@@ -25,6 +25,7 @@ from sim.profile import load_profile, nccl_constants
 from sim.workload import Workload
 from topo.errors import ScheduleError, TopoError, TopologyError
 from topo.topology import Topology
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.clock.machine import MachineClock
@@ -274,7 +275,9 @@ def _checked_starts(starts_s: Sequence[float], num_ranks: int) -> npt.NDArray[np
     """The start of each rank, None where all start together; TopologyError for what is no start for each."""
     starts = np.asarray(starts_s, dtype=np.float64)
     if len(starts) and (len(starts) != num_ranks or not np.isfinite(starts).all() or starts.min() < 0):
-        raise TopologyError(f"{len(starts)} starts for {num_ranks} ranks: one of 0 s or more is needed for each")
+        raise TopologyError(
+            f"{counted(len(starts), 'start')} for {counted(num_ranks, 'rank')}: one of 0 s or more is needed for each"
+        )
     return starts if starts.any() else None
 
 

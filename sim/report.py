@@ -13,6 +13,7 @@ from topo.cli_common import Column, Table
 from topo.errors import UnitError
 from topo.topology import Topology
 from topo.units import format_size
+from topo.words import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +125,7 @@ def report_table(simulator: Simulator, predictions: Sequence[Prediction]) -> Tab
     engines = " and ".join(sorted({run.engine for run in predictions}))
     planners = " and ".join(sorted({run.planner for run in predictions}))
     title = (
-        f"{collective} on {machine.name}, {machine.num_ranks} ranks: simulated, "
+        f"{collective} on {machine.name}, {counted(machine.num_ranks, 'rank')}: simulated, "
         f"profile {profile}, engine {engines}, planner {planners}"
     )
     return Table((*columns, *((INSTEAD_OF,) if marked else ())), rows, title)

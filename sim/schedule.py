@@ -19,6 +19,7 @@ import numpy.typing as npt
 from sim.collective import collective
 from sim.workload import Workload
 from topo.errors import ScheduleError
+from topo.words import counted
 
 COPY, REDUCE = 0, 1
 
@@ -108,7 +109,10 @@ class Schedule:
     def __post_init__(self) -> None:
         collective(self.collective)
         if self.num_ranks < 1 or self.num_chunks < 1:
-            raise ScheduleError(f"{self.num_ranks} ranks and {self.num_chunks} chunks: at least one of each is needed")
+            raise ScheduleError(
+                f"{counted(self.num_ranks, 'rank')} and {counted(self.num_chunks, 'chunk')}: at least one of each is "
+                "needed"
+            )
         if self.places is not None and not np.array_equal(np.sort(self.places), np.arange(self.num_chunks)):
             raise ScheduleError(f"places of chunks must be 0 to {self.num_chunks - 1}, each once: {self.places}")
 

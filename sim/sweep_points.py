@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.sweep_spec import SHARING
 from topo.errors import TopoError, TopologyError
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.predict import Simulator
@@ -115,7 +116,9 @@ def spread_starts(spec: Spec, seed: int | None, num_ranks: int, starts_s: Sequen
     if seed is None or not num_ranks:
         return tuple(starts_s)
     if spec.late_ranks > num_ranks:
-        raise TopologyError(f"late_ranks = {spec.late_ranks} of {num_ranks} ranks: at most {num_ranks} can be late")
+        raise TopologyError(
+            f"late_ranks = {spec.late_ranks} of {counted(num_ranks, 'rank')}: at most {num_ranks} can be late"
+        )
     draw = random.Random(seed)
     spread = [draw.random() * spec.jitter_s for _ in range(num_ranks)] if spec.jitter_s else [0.0] * num_ranks
     for rank in draw.sample(range(num_ranks), spec.late_ranks):

@@ -16,6 +16,7 @@ import click
 from topo.cli_summary import source_of, summary_of
 from topo.errors import TopoError
 from topo.installed import EntryPoint, installed
+from topo.words import printable
 
 ENTRY_POINT_GROUP = "toposcope.commands"
 EXIT_BAD_USAGE = 2
@@ -147,7 +148,7 @@ def _complain(sentence: str, status: int = EXIT_BAD_USAGE) -> int:
 
 
 def _say(sentence: str) -> None:
-    click.echo(f"topo: error: {' '.join(sentence.split())}", err=True)
+    click.echo(f"topo: error: {printable(' '.join(sentence.split()))}", err=True)
 
 
 def _usage_sentence(error: click.ClickException) -> str:

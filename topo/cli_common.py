@@ -13,6 +13,7 @@ import click
 
 from topo.errors import TopologyError
 from topo.table import Cell, Column, Table
+from topo.words import printable
 
 if TYPE_CHECKING:
     from topo.cluster import Cluster
@@ -174,7 +175,7 @@ def _memory_bytes() -> int:
 
 def note(sentence: str) -> None:
     """Says something to the user on stderr, apart from the data."""
-    click.echo(f"topo: {sentence}", err=True)
+    click.echo(f"topo: {printable(sentence)}", err=True)
 
 
 def print_data(text: str) -> None:
@@ -218,10 +219,12 @@ def write_atomically(path: Path, content: str | bytes, option: str = "-o") -> No
             stream.write(data)
         os.chmod(temporary, _mode_of(target))
         os.replace(temporary, target)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
-        raise click.UsageError(f"{option} {path}: cannot be written ({error.strerror})") from None
+        # Before Python 3.13 a circle of links is a RuntimeError.
+        reason = error.strerror if isinstance(error, OSError) else "its links go in a circle"
+        raise click.UsageError(f"{option} {path}: cannot be written ({reason})") from None
 
 
 def _mode_of(path: Path) -> int:

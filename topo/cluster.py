@@ -17,6 +17,7 @@ from topo.errors import RouteError, TopologyError
 from topo.fabric import EXAMPLE, FABRICS, FLAT, FLAT_ID, SPINE_ID, Fabric, FabricLink, Wiring, parse_fabric
 from topo.synthetic import MAX_LINKS
 from topo.topology import Device, Link, LinkKind, Topology
+from topo.words import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,7 +101,7 @@ class Cluster:
     def place_of(self, rank: int) -> tuple[int, int]:
         """The node's number and the local rank of a rank; TopologyError for a rank that is not there."""
         if not 0 <= rank < self.num_ranks:
-            raise TopologyError(f"rank {rank} is not in this cluster: it has {self.num_ranks} ranks, from 0")
+            raise TopologyError(f"rank {rank} is not in this cluster: it has {counted(self.num_ranks, 'rank')}, from 0")
         return divmod(rank, self.node.num_ranks)
 
     def device_id(self, node_number: int, local_id: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from topo import readers, textfile
 from topo.captures import Captures, Output, Text, not_read, read_texts
 from topo.errors import CaptureError, NameChoiceError, TopologyError
+from topo.words import counted
 
 if TYPE_CHECKING:
     from topo.capture import Capture
@@ -54,7 +55,7 @@ def parse_gpus(text: str, num_ranks: int) -> tuple[int, ...]:
         if last < first:
             raise TopologyError(f"--gpus {text}: the range {part.strip()} runs backwards, write {last}-{first}")
         if last >= num_ranks:
-            has = f"has {num_ranks} GPUs, 0 to {num_ranks - 1}" if num_ranks else "has no GPUs"
+            has = f"has {counted(num_ranks, 'GPU')}, 0 to {num_ranks - 1}" if num_ranks else "has no GPUs"
             raise TopologyError(f"--gpus {text}: there is no GPU {last}, this machine {has}")
         chosen.extend(range(first, last + 1))
     twice = next((rank for place, rank in enumerate(chosen) if rank in chosen[:place]), None)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from topo.words import printable
+
 Cell = str | int | float | None
 
 GAP = 2
@@ -44,7 +46,7 @@ class Column:
             return "-"
         if self.show is not None:
             return self.show(cell)
-        return format(cell, self.spec) if isinstance(cell, float) else " ".join(str(cell).splitlines())
+        return format(cell, self.spec) if isinstance(cell, float) else printable(" ".join(str(cell).splitlines()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ class Table:
         )
         with console.capture() as captured:
             console.print(table)
-        head = f"{self.title}\n" if self.title else ""
+        head = f"{printable(self.title)}\n" if self.title else ""
         return head + "".join(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
     def _by_column(self) -> list[tuple[Column, list[str]]]:

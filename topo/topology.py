@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from topo.errors import TopologyError
 from topo.finding import Finding
 from topo.nccl_run import NcclRun
+from topo.words import counted
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -228,7 +229,8 @@ class Topology:
         wrong = [rank for rank in chosen if not 0 <= rank < self.num_ranks]
         if wrong:
             raise TopologyError(
-                f"rank {wrong[0]} is not on this machine: it has {self.num_ranks} GPUs, 0 to {self.num_ranks - 1}"
+                f"rank {wrong[0]} is not on this machine: it has {counted(self.num_ranks, 'GPU')}, 0 to "
+                f"{self.num_ranks - 1}"
             )
         return replace(self, gpu_ids=tuple(self.gpu_ids[rank] for rank in chosen))
 

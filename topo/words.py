@@ -1,6 +1,11 @@
-"""Numbers in sentences: how many of what."""
+"""Words in sentences: how many of what, and names that may hold anything."""
 
 from __future__ import annotations
+
+import unicodedata
+
+_UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Categories of signs that steer a terminal or the direction of text, that are half a sign, or that end a line."""
 
 
 def plural(word: str, count: int) -> str:
@@ -23,3 +28,16 @@ def counted(count: int, word: str) -> str:
     ('1 rank', '65,536 ranks')
     """
     return f"{count:,} {plural(word, count)}"
+
+
+def printable(text: str) -> str:
+    """The text with signs that a terminal would obey written as escapes; names of files and devices may hold them.
+
+    >>> printable("GPU0"), printable("\x1b[31mred")
+    ('GPU0', '\\\\x1b[31mred')
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        sign.encode("unicode_escape").decode() if unicodedata.category(sign) in _UNSEEN else sign for sign in text
+    )

@@ -9,6 +9,7 @@ from sim.ddp.break_even import GOOD_EFFICIENCY
 from sim.ddp.schedules import schedule
 from topo.table import Column, Table
 from topo.units import format_duration
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.ddp.step import StepPrediction
@@ -83,11 +84,10 @@ def _title(study: Study) -> str:
     model = request.model
     passes = f", {request.accumulation} passes" if request.accumulation > 1 else ""
     sent = f", sent as {request.compression}" if request.compression else ""
-    ranks = f"{machine.num_ranks} rank{'' if machine.num_ranks == 1 else 's'}"
     return (
-        f"{model.name} ({model.num_elements:,} parameters, {model.num_bytes:,} bytes of gradients{sent}) on "
-        f"{machine.name}, {ranks}, batch {request.batch} each{passes}: simulated, "
-        f"profile {study.simulator.profile.name}"
+        f"{model.name} ({counted(model.num_elements, 'parameter')}, {counted(model.num_bytes, 'byte')} of "
+        f"gradients{sent}) on {machine.name}, {counted(machine.num_ranks, 'rank')}, batch {request.batch} "
+        f"each{passes}: simulated, profile {study.simulator.profile.name}"
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sim.ddp.model import BACKWARD_PER_FORWARD
 from topo.errors import CaptureError, NameChoiceError, UnitError
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.ddp.model import Model
@@ -130,8 +131,8 @@ def read_times(path: Path, model: Model) -> tuple[LayerTime, ...]:
     missing = [layer.name for layer in model.layers if layer.parameters and layer.name not in by_name]
     if missing:
         raise CaptureError(
-            f"{len(missing)} of {len(names)} layers of {model.name} have no times, the first is {missing[0]}: "
-            "give forward_s and backward_s of each",
+            f"no times are given for {len(missing)} of {counted(len(names), 'layer')} of {model.name}, the first is "
+            f"{missing[0]}: give forward_s and backward_s of each",
             source=str(path),
         )
     return tuple(by_name.get(name, LayerTime(name, 0.0, 0.0)) for name in names)

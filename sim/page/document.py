@@ -138,8 +138,8 @@ def _notes(one: Shown) -> list[str]:
     followed, all_chunks = len(followed_chunks(one.played)), len(one.played.chunks_in_order())
     if followed < all_chunks:
         notes.append(
-            f"{followed} of {all_chunks} chunks are followed, since {len(one.played.rows):,} transfers are too many to "
-            "draw; the loads of links count them all"
+            f"{followed} of {all_chunks} chunks {'is' if followed == 1 else 'are'} followed, since "
+            f"{len(one.played.rows):,} transfers are too many to draw; the loads of links count them all"
         )
     if abs(one.played.stretch - 1) > SAME_TIME:
         notes.append(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sim.page.phases import phases
 from topo.topology import Topology
 from topo.units import format_duration, format_rate, format_size
+from topo.words import counted
 from topo.writers.svg_words import attribute, escaped
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ _MOST_RANKS_NAMED = 16
 def summary(runs: Sequence[Prediction], machine: str) -> str:
     """What the runs of one size have to say beside each other, in sentences."""
     workload = runs[0].workload
-    lines = [f"{workload.collective} of {format_size(workload.num_bytes)} on {machine}, {runs[0].num_ranks} ranks."]
+    ranks = counted(runs[0].num_ranks, "rank")
+    lines = [f"{workload.collective} of {format_size(workload.num_bytes)} on {machine}, {ranks}."]
     by_time = sorted((run for run in runs if run.duration_s > 0), key=lambda run: run.duration_s)
     if len(by_time) > 1:
         fast, slow = by_time[0], by_time[-1]
@@ -115,22 +117,19 @@ def _timeline_words(played: Playback) -> str:
         f"{phase.name} from {format_duration(phase.start_s)} to {format_duration(phase.end_s)}"
         for phase in phases(played)
     ]
-    return f"Timeline of {len(played.rows)} transfers: {', '.join(parts)}. The loads of links stand in the table below."
+    transfers = counted(len(played.rows), "transfer")
+    return f"Timeline of {transfers}: {', '.join(parts)}. The loads of links stand in the table below."
 
 
 def _facts(run: Prediction, plan: Plan | None) -> str:
     bundled = run.num_channels if plan is None else plan.shape.num_channels
-    channels = _channels(run.num_channels)
+    channels = counted(run.num_channels, "channel")
     if bundled < run.num_channels:
         channels += f", equal ones drawn as one ({bundled})"
     parts = [f"protocol {run.protocol}", channels, f"planner {run.planner}", f"engine {run.engine}"]
     if run.instead_of:
         parts.append(f"instead of {run.instead_of}, which cannot be simulated yet")
     return ", ".join(parts)
-
-
-def _channels(count: int) -> str:
-    return "1 channel" if count == 1 else f"{count} channels"
 
 
 def _figures(run: Prediction) -> str:
@@ -199,7 +198,7 @@ def parameters(simulator: Simulator, plans: Sequence[Plan], dtype: str) -> str:
     node = machine if isinstance(machine, Topology) else machine.node
     origin = ", ".join(f"{source.kind} {source.name}".strip() for source in node.provenance) or "not stated"
     rows = [
-        ("machine", f"{machine.name}, {machine.num_ranks} ranks"),
+        ("machine", f"{machine.name}, {counted(machine.num_ranks, 'rank')}"),
         ("known from", origin),
         ("elements", dtype),
         ("profile", f"{profile.name}: {profile.provenance}"),
@@ -219,7 +218,7 @@ def parameters(simulator: Simulator, plans: Sequence[Plan], dtype: str) -> str:
 
 
 def _plan_words(plan: Plan) -> str:
-    parts = [f"{_channels(plan.num_channels)} by {plan.planner}, protocol {plan.protocol}"]
+    parts = [f"{counted(plan.num_channels, 'channel')} by {plan.planner}, protocol {plan.protocol}"]
     if plan.algorithm == "parameter-server":
         agents = [*(f"rank {rank}" for rank in range(plan.num_ranks)), *plan.helpers]
         parts.append(f"served by {', '.join(agents[server] for server in plan.servers)}")

@@ -118,7 +118,7 @@ CHANGES: dict[str, tuple[Callable[[str], str], str, str]] = {
             + "node0:10:110 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>\n"
         ),
         "ring of channel 3",
-        "the run had 1 NICs on a host, the plan has 8",
+        "the run had 1 NIC on a host, the plan has 8",
     ),
 }
 

@@ -106,7 +106,7 @@ def test_gpus_without_a_matrix_make_the_topology_incomplete(tmp_path: Path) -> N
     files |= {f"sys/bus/pci/devices/0000:02:00.0/{key}": value for key, value in vga.items()}
     topology = read(machine(tmp_path, files, {}))
     assert not topology.complete
-    assert any("1 GPUs (0000:9a:00.0)" in finding for finding in topology.remarks)
+    assert any("1 GPU (0000:9a:00.0)" in finding for finding in topology.remarks)
 
 
 def test_a_nic_of_a_virtual_machine_says_what_is_assumed(tmp_path: Path) -> None:

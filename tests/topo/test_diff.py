@@ -163,7 +163,13 @@ def test_there_and_back_are_opposites() -> None:
     assert [change.before for change in there] == [change.after for change in back]
 
 
-@given(st.lists(st.tuples(st.integers(0, len(DGX1.links) - 1), st.floats(0.01, 100)), max_size=12))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, len(DGX1.links) - 1), st.floats(0.01, 100)),
+        max_size=12,
+        unique_by=lambda edit: edit[0],
+    )
+)
 def test_every_changed_rate_is_found_and_no_other(edits: list[tuple[int, float]]) -> None:
     links = list(DGX1.links)
     for number, factor in edits:

@@ -12,6 +12,7 @@ from topo.errors import CaptureError
 from topo.finding import Quote
 from topo.gpu_models import GpuModel, gpu_model
 from topo.readers.pci_address import canonical
+from topo.words import counted
 
 if TYPE_CHECKING:
     from topo.captures import Captures, Output
@@ -205,16 +206,20 @@ def _check_counts(captures: Captures) -> None:
     full = [(output, count) for output in captures.outputs if (count := num_gpus(output)) is not None]
     for (one, ours), (other, theirs) in combinations(full, 2):
         if ours != theirs:
-            raise _two_machines(f"{one.title} shows {ours} GPUs", f"{other.title} shows {theirs}")
+            raise _two_machines(f"{one.title} shows {counted(ours, 'GPU')}", f"{other.title} shows {theirs}")
     if not full:
         return
     whole, count = full[0]
     for output in captures.of("nccl-xml", "nvlink-status", "nccl-log"):
         found = {word.index for word in words_of(output) if word.index is not None}
         if output.reader.name == "nccl-xml" and len(list(words_of(output))) > count:
-            raise _two_machines(f"{whole.title} shows {count} GPUs", f"{output.title} {len(list(words_of(output)))}")
+            raise _two_machines(
+                f"{whole.title} shows {counted(count, 'GPU')}", f"{output.title} {len(list(words_of(output)))}"
+            )
         if max(found, default=-1) >= count:
-            raise _two_machines(f"{whole.title} shows {count} GPUs", f"{output.title} has a GPU {max(found)}")
+            raise _two_machines(
+                f"{whole.title} shows {counted(count, 'GPU')}", f"{output.title} has a GPU {max(found)}"
+            )
 
 
 def num_gpus(output: Output) -> int | None:

@@ -15,6 +15,7 @@ from topo.errors import CaptureError
 from topo.readers.topo_header import Stream
 from topo.readers.topo_table import Row, Table, TableParser
 from topo.readers.topo_tokens import is_gpu
+from topo.words import counted
 
 _OLD_LETTERS = {"SOC": "SYS", "PSB": "PIX"}
 
@@ -273,7 +274,7 @@ def _no_matrix(parser: TableParser, tables: list[Table], text: str, source: str)
         )
     if headers := parser.headers():
         return CaptureError(
-            f"the header names {len(headers[0].names)} devices but no row of path letters follows: {again}",
+            f"the header names {counted(len(headers[0].names), 'device')} but no row of path letters follows: {again}",
             source=source,
             line=headers[0].line,
         )

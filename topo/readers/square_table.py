@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from topo.errors import CaptureError
 from topo.readers.topo_header import Header, Stream
 from topo.readers.topo_tokens import Token, is_gpu
+from topo.words import counted
 
 IsCell = Callable[[str], bool]
 
@@ -103,7 +104,8 @@ def _row(stream: Stream, start: int, names: tuple[str, ...], is_cell: IsCell) ->
 
 def _short_row(stream: Stream, label: Token, num_cells: int, names: Sequence[str], after: Token | None) -> CaptureError:
     what = f", then {after.text!r}, which is no cell of such a table" if after else ""
-    message = f"row {label.text} has {num_cells} cells where the header names {len(names)} GPUs{what}: capture it again"
+    cells, wanted = counted(num_cells, "cell"), counted(len(names), "GPU")
+    message = f"row {label.text} has {cells} where the header names {wanted}{what}: capture it again"
     return _error(stream, label, message)
 
 

@@ -15,6 +15,7 @@ from topo import catalog, jsonio
 from topo.errors import CaptureError, UnitError
 from topo.finding import notes
 from topo.topology import CpuFacts, Device, Link, LinkKind, NicFacts, PciFacts, Provenance, Topology
+from topo.words import counted
 
 FORMAT = "Linux /sys"
 SCHEMA = "sysfs/1"
@@ -60,7 +61,8 @@ def read(text: str, source: str = "") -> Topology:
     gpus = machine.pci_gpus()
     if gpus:
         machine.findings.append(
-            f"/sys shows {len(gpus)} GPUs ({', '.join(gpus)}) but not how they are joined: run nvidia-smi topo -m"
+            f"/sys shows {counted(len(gpus), 'GPU')} ({', '.join(gpus)}) but not how they are joined: "
+            "run nvidia-smi topo -m"
         )
     return Topology(
         devices=tuple(machine.devices),

@@ -17,6 +17,7 @@ from topo.errors import CaptureError
 from topo.readers import topo_tokens as words
 from topo.readers.topo_header import P2P_MARKS, Header, Stream
 from topo.readers.topo_tokens import Token
+from topo.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,8 @@ class TableParser:
         if label.text not in header.names:
             raise self._error(
                 label,
-                f"row {label.text} is not among the {len(header.names)} devices of the header in line {header.line}",
+                f"row {label.text} is not among the {counted(len(header.names), 'device')} of the header in line "
+                f"{header.line}",
             )
         self._check_what_follows(label, after, len(cells), header)
         values, end = self._values(position, header)
@@ -171,7 +173,7 @@ class TableParser:
             return
         if found == wanted:
             if words.is_letters(after.text):
-                names = f"the header in line {header.line} names {wanted} devices"
+                names = f"the header in line {header.line} names {counted(wanted, 'device')}"
                 raise self._error(label, f"row {label.text} has more than {wanted} path cells, but {names}")
             return
         if after is self._tokens[-1] and words.is_beginning(after.text):
@@ -214,7 +216,7 @@ class TableParser:
 
     def _wrong_count(self, row: Token | Row, found: int, header: Header) -> CaptureError:
         name = row.name if isinstance(row, Row) else row.text
-        wanted = f"the header in line {header.line} names {len(header.names)} devices"
+        wanted = f"the header in line {header.line} names {counted(len(header.names), 'device')}"
         return self._error(row, f"row {name} has {found} path cells, but {wanted}: capture it again")
 
     # --- affinities ---

@@ -8,6 +8,7 @@ from topo.captures import Output
 from topo.case import Case, say
 from topo.finding import Finding
 from topo.merging.pcie import trees
+from topo.words import counted
 
 GPU_COUNT = "gpu-count"
 GPU_LOST = "gpu-lost"
@@ -43,7 +44,8 @@ def lost(case: Case) -> Iterator[Finding]:
     for output, addresses in _on_pci(case):
         if shown and len(addresses) > shown:
             quote = output.text.find(addresses[-1].removeprefix("0000:"))
-            sentence = f"{output.title} shows {len(addresses)} GPUs on PCI, the driver {shown}: hidden or lost"
+            on_pci = counted(len(addresses), "GPU")
+            sentence = f"{output.title} shows {on_pci} on PCI, the driver {shown}: hidden or lost"
             yield say(GPU_LOST, "note", sentence, quote)
 
 

@@ -10,6 +10,7 @@ from topo.case import Case, say
 from topo.finding import Finding
 from topo.nvlink_design import healthy_counts, is_bridged_card, is_module
 from topo.nvlink_groups import nvlink_groups
+from topo.words import counted
 
 if TYPE_CHECKING:
     from topo.captures import Output
@@ -95,7 +96,7 @@ def _some_down(case: Case, output: Output, found: GpuNvlinks, model: GpuModel | 
         return
     of_what = f"{model.name} has {expected}" if healthy and model else f"others of this machine have {expected}"
     quotes = [output.quote(found.line), *(output.quote(link.line) for link in down[:2])]
-    sentence = f"{_title(found)}: {active} NVLinks are active, {of_what}"
+    sentence = f"{_title(found)}: {counted(active, 'NVLink')} {'is' if active == 1 else 'are'} active, {of_what}"
     yield say(NVLINK_INACTIVE, "finding", sentence, *quotes, subjects=_subject(case, found))
 
 
@@ -146,7 +147,7 @@ def _expected_of_bridge(case: Case, count: int, most: int, model: GpuModel | Non
         odd = is_bridged_card(model) and count not in healthy
         return f"bridges of a {model.name} give {' or '.join(str(n) for n in healthy if n)} links" if odd else ""
     if count < most:
-        return f"another pair of this machine has {most} links"
+        return f"another pair of this machine has {counted(most, 'link')}"
     lone = num_pairs == 1 and len(case.gpus) == 2
     if count > 1 and count % 2 and lone and model is None and not _may_be_power9(case):
         return "bridges give 1 link or an even number"
@@ -176,7 +177,7 @@ def fewer_than_neighbours(case: Case) -> Iterator[Finding]:
     full = next(gpu for gpu in on_switch if ports[gpu.id] == most)
     for gpu in case.gpus:
         if ports[gpu.id] < most:
-            has = f"{ports[gpu.id]} NVLinks" if ports[gpu.id] else "no NVLink"
+            has = counted(ports[gpu.id], "NVLink") if ports[gpu.id] else "no NVLink"
             sentence = f"{gpu.name}: {has} to the NVSwitches, {full.name} has {most}"
             yield say(NVLINK_FEWER, "finding", sentence, case.quote(gpu), case.quote(full), subjects=(gpu.id,))
 

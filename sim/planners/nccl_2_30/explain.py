@@ -14,6 +14,7 @@ from sim.planners.nccl_2_30.planner import Choice, NcclPlan
 from sim.planners.nccl_2_30.rules import SIMPLE_ONLY
 from sim.planners.nccl_2_30.trees import floor_log2
 from sim.planners.nccl_2_30.tuner import GRAPH_OF, num_inter_steps, num_steps, tune
+from topo.words import counted
 
 GENERATIONS = ("GPUs before Ampere", "Ampere", "Hopper", "Blackwell")
 
@@ -119,7 +120,7 @@ def _way(plan: NcclPlan, collective: str, algorithm: str) -> str:
     if algorithm == "nvls-tree":
         return f"one pass over the NVSwitch and {2 * between} hops between nodes"
     if algorithm == "pat":
-        return f"{between} rounds between nodes and work for each of {machine.num_ranks} ranks"
+        return f"{counted(between, 'round')} between nodes and work for each of {counted(machine.num_ranks, 'rank')}"
     return "the way to the network's reduction and back"
 
 

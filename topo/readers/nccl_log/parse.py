@@ -24,6 +24,7 @@ from topo.readers.nccl_log.facts import (
     Unread,
 )
 from topo.readers.nccl_log.lines import Record
+from topo.words import counted
 
 MAX_RANKS = 2**15
 MAX_CHANNELS = 128
@@ -133,7 +134,7 @@ def _comm(record: Record) -> tuple[Fact, ...]:
         bus_id=said["busId"].removeprefix("0x").lower() if "busId" in said else None,
     )
     if line.rank >= line.num_ranks or line.num_ranks > MAX_RANKS:
-        return (unread(record, f"rank {line.rank} of {line.num_ranks} ranks does not exist"),)
+        return (unread(record, f"rank {line.rank} of {counted(line.num_ranks, 'rank')} does not exist"),)
     return (line,)
 
 
