@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
 from topo.errors import NameChoiceError, TopologyError
+from topo.topology import Topology
 
 if TYPE_CHECKING:
     from sim.engines.network import Network
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from sim.planners.options import Options
     from sim.workload import Workload
     from topo.cluster import Cluster
-    from topo.topology import Topology
 
 AUTO = "auto"
 
@@ -45,18 +45,25 @@ class Prepared(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """One planner: a line that describes it, its class as `module:name`, and what it plans (empty: everything)."""
+    """One planner: a line that describes it, its class as `module:name`, and what it plans (empty: everything).
+
+    One for `machines` takes no bare description.
+    """
 
     name: str
     summary: str
     target: str
     algorithms: tuple[str, ...] = ()
     collectives: tuple[str, ...] = ()
+    machines: bool = False
 
     def on(
         self, machine: Topology | Cluster, options: Options, network: Callable[[], Network] | None = None
     ) -> Prepared:
         """The planner made ready for a machine; `network` gives the one that plans are balanced for, if any is."""
+        if self.machines:
+            # Asked before the planner's modules are imported, which costs more than to simulate a small description.
+            require_machine(machine if isinstance(machine, Topology) else machine.node)
         module, _, name = self.target.partition(":")
         prepared: Prepared = getattr(import_module(module), name)(machine, options, network)
         return prepared
@@ -82,6 +89,7 @@ PLANNERS: Mapping[str, Planner] = {
             "sim.planners.nccl_2_30.plans:NcclPlanner",
             ("ring", "tree", "collnet-direct", "collnet-chain", "nvls", "nvls-tree", "pat"),
             ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"),
+            machines=True,
         ),
         Planner("topology", "rings by link rates, chunks by latency and rate", "sim.planners.topology:TopologyPlanner"),
     )
@@ -89,6 +97,15 @@ PLANNERS: Mapping[str, Planner] = {
 """Planners by name."""
 
 NCCL, TOPOLOGY = "nccl-2.30", "topology"
+
+
+def require_machine(topology: Topology) -> None:
+    """Raise TopologyError where a topology is a bare description, without what NCCL's choices are made of."""
+    if topology.synthetic:
+        raise TopologyError(
+            f"{topology.name or 'this topology'} is a description without PCIe, CPUs and NICs, of which NCCL's choices "
+            "are made: take a machine, or another planner"
+        )
 
 
 def planner(name: str) -> Planner:

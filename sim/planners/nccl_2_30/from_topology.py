@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from sim.planners import require_machine
 from sim.planners.nccl_2_30.rates import port_of
 from sim.planners.nccl_2_30.spec import C2cSpec, CpuSpec, GpuSpec, NetSpec, NicSpec, NvlinkSpec, PciSpec, SystemSpec
 from topo.catalog import gpu_model, pcie_generation_of
@@ -62,11 +63,7 @@ class _Translation:
 
     def _check(self) -> None:
         topology = self._topology
-        if topology.synthetic:
-            raise TopologyError(
-                f"{topology.name or 'this topology'} is a description without PCIe, CPUs and NICs, of which NCCL's "
-                "choices are made: take a machine, or another planner"
-            )
+        require_machine(topology)
         if not topology.of_kind("cpu"):
             raise TopologyError("the topology has no CPU, from which NCCL's topology hangs: capture a whole machine")
         for gpu_id in topology.gpu_ids:
