@@ -28,6 +28,10 @@ Floats = npt.NDArray[np.float64]
 Offsets = npt.NDArray[np.int32]
 
 
+_FEW = 4
+"""Values per key up to which a table is kept with as many columns, so that a look-up is one step."""
+
+
 class Table:
     """For each key the values `values[first[key] : first[key + 1]]`."""
 
@@ -39,17 +43,19 @@ class Table:
         self.first = offsets(counts)
         self.values = values[has][stable_order(kept.astype(np.int32))]
         self._has = counts > 0
-        self._only: Ints | None = None
-        if counts.max(initial=0) <= 1:
-            self._only = np.full(num_keys, NOTHING, dtype=np.int64)
-            self._only[kept] = values[has]
+        self._padded: Ints | None = None
+        most = int(counts.max(initial=0))
+        if most <= _FEW:
+            self._padded = np.full((num_keys, most), NOTHING, dtype=np.int64)
+            key = np.repeat(np.arange(num_keys), counts)
+            self._padded[key, np.arange(len(key)) - self.first[key]] = self.values
 
     def of(self, keys: npt.NDArray[np.integer]) -> Ints:
         """The values of all these keys, joined."""
-        if self._only is None:
+        if self._padded is None:
             keys = keys[self._has[keys]]
             return self.values[ragged(self.first, keys)] if len(keys) else keys.astype(np.int64)
-        found = self._only[keys]
+        found: Ints = self._padded.take(keys, axis=0).ravel()
         return found[found != NOTHING]
 
 
