@@ -12,6 +12,7 @@ from validate.cli_ddp import ddp
 from validate.cli_lab import lab
 from validate.cli_published import published
 from validate.cli_run import refuse_unused, run
+from validate.cli_verdicts import verdicts
 
 
 @click.group()
@@ -24,6 +25,7 @@ validate.add_command(published)
 validate.add_command(lab)
 validate.add_command(bisect)
 validate.add_command(ddp)
+validate.add_command(verdicts)
 
 
 @validate.command("compare", short_help="Measured against predicted, or before and after.")

@@ -18,6 +18,7 @@ from validate.documents import SCHEMA, Hints, MeasurementSet, read_measurements
 from validate.held_out import held_out
 from validate.predicting import hold_against
 from validate.report import comparison_rows, comparison_table, delta_rows, delta_table
+from validate.suspects import Machine
 from validate.words import counted
 
 if TYPE_CHECKING:
@@ -121,8 +122,7 @@ def print_comparison(file: Path, hints: Hints, against: Against, output: Output)
     table = comparison_table(title, found.measurements, comparisons, output.format)
     _emit(output, table, lambda: encode_document("validate-compare/1", {**head, "rows": rows}))
     findings = _findings(found, file)
-    num_nodes = getattr(machine, "count", 1)
-    _note_all((*sentences.of_comparisons(comparisons, num_nodes), *findings))
+    _note_all((*sentences.of_comparisons(comparisons, Machine(machine, against.profile)), *findings))
     return FINDING if findings or any(row.verdict == "LOW" for row in comparisons) else 0
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 from sim.prediction import Prediction
 from topo.errors import MeasurementError
 from topo.units import format_rate
+from validate.as_run import version_of
 from validate.measurement import Measurement
 from validate.words import counted
 
@@ -32,6 +33,15 @@ LAUNCH_SLACK_S = 25e-6
 SLACK_PER_GPU_S = 10e-6
 """A process launches for one of its GPUs after the other: with 8, an all-to-all of any small size takes 87 us."""
 
+LAUNCH_PER_GPU_S, LAUNCH_PER_CHANNEL_S, LAUNCH_PER_CHANNEL_OLD_S = 4.4e-6, 0.03e-6, 0.26e-6
+"""What a process needs to start one collective on one of its GPUs, and for each further channel (published runs).
+
+Launches wait for each other and not for the GPUs, so that no size takes less than all of them together.
+"""
+
+LAUNCHES_ANEW = (2, 12)
+"""Before this version further channels cost a launch more."""
+
 EDGE = 1e-12
 
 LATENCIES = "latencies decide, not a link"
@@ -44,13 +54,15 @@ CONFIDENCE = 0.95
 class Comparison:
     """One prediction beside the measurement of the same workload.
 
-    With `min_ratio` a row is LOW below that share of the predicted speed, whatever the tolerance.
+    With `min_ratio` a row is LOW below that share of the predicted speed, whatever the tolerance. `num_nodes` are those
+    of the machine.
     """
 
     prediction: Prediction
     measurement: Measurement
     tolerance: float = TOLERANCE
     min_ratio: float | None = None
+    num_nodes: int = 1
 
     @property
     def relative_error(self) -> float:
@@ -67,8 +79,8 @@ class Comparison:
         """The fastest and the slowest time that are still OK, in seconds; the slowest may be infinite.
 
         That is the range that the prediction states for itself, and the tolerance beyond it. What starting a kernel
-        costs differs from harness to harness by up to LAUNCH_SLACK_S, and more where one process drives many GPUs. A
-        ratio that is asked for allows for none of that.
+        costs differs from harness to harness by up to LAUNCH_SLACK_S, and more where one process drives many GPUs, or
+        may have. A ratio that is asked for allows for none of that.
         """
         predicted_s = self.prediction.duration_s
         fastest_s, slowest_s = _range_of(self.prediction)
@@ -77,8 +89,23 @@ class Comparison:
         slowest_s = slowest_s / (1 - self.tolerance) if self.tolerance < 1 else math.inf
         if self.measurement.backend in BY_NCCL:
             slack_s = max(LAUNCH_SLACK_S, SLACK_PER_GPU_S * (self.measurement.gpus_per_process or 1))
-            slowest_s = max(slowest_s, predicted_s + slack_s)
+            by_launches_s = self.launches_s * slowest_s / predicted_s
+            slowest_s = max(slowest_s, predicted_s + slack_s, by_launches_s)
         return fastest_s / (1 + self.tolerance), slowest_s
+
+    @property
+    def launches_s(self) -> float:
+        """What a process needs to launch on all of its GPUs, in seconds; 0 where each has a process of its own.
+
+        Where nobody says, one process may have driven all GPUs of a single node; several nodes are started by MPI.
+        """
+        gpus = self.measurement.gpus_per_process or (self.measurement.num_ranks if self.num_nodes == 1 else 1)
+        if gpus < 2:
+            return 0.0
+        version = version_of(self.measurement)
+        old = version is None or version < LAUNCHES_ANEW
+        further_s = (LAUNCH_PER_CHANNEL_OLD_S if old else LAUNCH_PER_CHANNEL_S) * (self.prediction.num_channels - 1)
+        return gpus * (LAUNCH_PER_GPU_S + further_s)
 
     @property
     def expected_busbw_bytes_per_s(self) -> tuple[float, float]:
@@ -149,6 +176,7 @@ def compare(
     measurements: Sequence[Measurement],
     tolerance: float = TOLERANCE,
     min_ratio: float | None = None,
+    num_nodes: int = 1,
 ) -> tuple[Comparison, ...]:
     """Each measurement beside the prediction in the same place; MeasurementError where they are of different things."""
     if len(predictions) != len(measurements):
@@ -166,7 +194,9 @@ def compare(
                 f"a prediction of {here.collective}, {here.num_bytes} bytes, {ranks[0]} beside "
                 f"a measurement of {there.collective}, {there.num_bytes} bytes, {ranks[1]}"
             )
-    return tuple(Comparison(*pair, tolerance, min_ratio) for pair in zip(predictions, measurements, strict=True))
+    return tuple(
+        Comparison(*pair, tolerance, min_ratio, num_nodes) for pair in zip(predictions, measurements, strict=True)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,8 @@ class Predictor:
             return None
         if predicted is None or predicted.duration_s <= 0:
             return None
-        return Comparison(predicted, found, self.request.tolerance, self.request.min_ratio)
+        num_nodes = getattr(self.simulator.machine, "count", 1) if self.simulator else 1
+        return Comparison(predicted, found, self.request.tolerance, self.request.min_ratio, num_nodes)
 
     def _plan(self, workload: Workload, name: str) -> Plan:
         if self.simulator is not None:
@@ -129,7 +130,7 @@ def hold_against(
     """
     simulators = Simulators(machine, profile)
     predictions = [_row(simulators, row, found.name, algorithm) for row in found.measurements]
-    return compare(predictions, found.measurements, tolerance, min_ratio)
+    return compare(predictions, found.measurements, tolerance, min_ratio, getattr(machine, "count", 1))
 
 
 def _row(simulators: Simulators, row: Measurement, name: str, algorithm: str | None) -> Prediction:

@@ -9,9 +9,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from topo.units import format_rate, format_size
+from validate.better import better_ways
 from validate.compare import LATENCIES, Comparison, Delta, Difference
 from validate.held_out import held_out
-from validate.suspects import suspects
+from validate.suspects import Machine, harmless, suspects
 from validate.words import counted, listed
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def of_session(session: Session, backend: str, *, gates: bool) -> list[str]:
     notes += outliers(found.measurements)
     if gates:
         notes += verdicts(compared)
-        notes += suspects(compared, session.num_nodes)
+        notes += suspects(compared, session.machine)
+        notes += better_ways(compared, session.machine) if session.machine else []
     notes += found.remarks
     notes += found.findings
     notes += found.wrong
@@ -64,14 +66,16 @@ def _why_nothing(row: Measurement, backend: str) -> list[str]:
     return [f"nothing is predicted: what runs {name} here is not known, so that only measured times are shown"]
 
 
-def of_comparisons(comparisons: Sequence[Comparison], num_nodes: int = 1) -> list[str]:
+def of_comparisons(comparisons: Sequence[Comparison], machine: Machine | None = None) -> list[str]:
     """What a user must know beside the table of a file's measurements and their predictions."""
     return [
         *legend(comparisons),
         *limits(comparisons),
         *wire(comparisons),
         *verdicts(comparisons),
-        *suspects(comparisons, num_nodes),
+        *suspects(comparisons, machine),
+        *harmless(comparisons),
+        *(better_ways(comparisons, machine) if machine else []),
     ]
 
 

@@ -14,6 +14,7 @@ from validate.library_files import kept, with_choices
 from validate.measurement_set import MeasurementSet
 from validate.predicting import Predictor, hold_against
 from validate.request import BUILTIN, Request, Way, algorithms_for, workloads_of
+from validate.suspects import Machine
 from validate.watching import untold
 from validate.words import counted
 
@@ -36,15 +37,15 @@ Launch = Callable[..., Outcome]
 class Session:
     """What was measured, and beside each measurement its comparison; None where nothing could be predicted.
 
-    `unpredicted` says why, where there is more to say than that nothing here runs it. `num_nodes` are those of the
-    machine that is predicted.
+    `unpredicted` says why, where there is more to say than that nothing here runs it. `machine` is what the rows were
+    held against.
     """
 
     found: MeasurementSet
     comparisons: tuple[Comparison | None, ...]
     culprits: tuple[int, ...] = ()
     unpredicted: tuple[str, ...] = ()
-    num_nodes: int = 1
+    machine: Machine | None = None
 
 
 Save = Callable[[Session], None]
@@ -197,8 +198,8 @@ def _compared(attempts: _Attempts, measured: _Measured, point_to_point: PointToP
         gpus=measured.states,
         library_texts=kept(outcome.texts),
     )
-    num_nodes = getattr(machine, "count", 1)
-    return Session(found, tuple(comparisons), outcome.culprits, tuple(predictor.problems), num_nodes)
+    against = None if simulator is None else Machine(simulator.machine, simulator.profile)
+    return Session(found, tuple(comparisons), outcome.culprits, tuple(predictor.problems), against)
 
 
 def _again(attempts: _Attempts, session: Session, low: list[int], number: int) -> Session:

@@ -31,6 +31,33 @@ def test_what_was_fixed_is_told_by_the_run_itself(found: Measurement, fixed: dic
     assert dict(fixed_by(found)) == fixed
 
 
+@pytest.mark.parametrize(
+    ("version", "capability", "fixed"),
+    [
+        ("2.29.2", 100, {"NCCL_PROTO": "^LL128"}),
+        ("2.27.7+cuda12.9", 120, {"NCCL_PROTO": "^LL128"}),
+        ("2.29.7", 100, {}),
+        ("2.29.2", 90, {}),
+        ("2.29.2", None, {}),
+        ("unknown", 100, {}),
+    ],
+)
+def test_what_the_runs_own_nccl_does_not_do_is_not_predicted(
+    version: str, capability: int | None, fixed: dict[str, str]
+) -> None:
+    found = measured(software=(Setting("nccl", version),))
+    assert dict(fixed_by(found, capability)) == fixed
+    forced = measured(("NCCL_PROTO", "LL128"), software=(Setting("nccl", version),))
+    assert dict(fixed_by(forced, capability)) == {"NCCL_PROTO": "LL128"}
+
+
+def test_a_way_that_a_setting_opens_is_taken_and_one_that_it_closes_is_not() -> None:
+    apart, switched = (Simulators(load_topology(name), None) for name in ("pcie-8xl40s-intel", "dgx-a100"))
+    opened, closed = (measured(("NCCL_P2P_LEVEL", level)) for level in ("SYS", "LOC"))
+    assert apart.run(opened, "ring").duration_s < apart.run(measured(), "ring").duration_s
+    assert switched.run(closed, "ring") == switched.run(measured(), "ring")
+
+
 def test_few_channels_are_predicted_to_be_slow() -> None:
     simulators = Simulators(load_topology("dgx-h100"), None)
     usual, few = (simulators.run(found, "ring") for found in (measured(), measured(num_channels=1)))

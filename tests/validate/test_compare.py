@@ -76,6 +76,32 @@ def test_what_is_ok_lies_in_the_range_that_is_expected(
         assert median_s < slowest_s + edge
 
 
+@pytest.mark.parametrize(
+    ("gpus_per_process", "num_nodes", "version", "launches_us"),
+    [
+        (8, 1, "2.8.4", 8 * (4.4 + 0.26 * 3)),
+        (8, 1, "2.20.5", 8 * (4.4 + 0.03 * 3)),
+        (None, 1, "unknown", 8 * (4.4 + 0.26 * 3)),
+        (None, 2, "2.20.5", 0),
+        (4, 2, "2.20.5", 4 * (4.4 + 0.03 * 3)),
+        (1, 1, "2.20.5", 0),
+    ],
+)
+def test_no_size_takes_less_than_one_process_needs_to_launch_on_all_its_gpus(
+    gpus_per_process: int | None, num_nodes: int, version: str, launches_us: float
+) -> None:
+    found = replace(
+        measured(1e-5),
+        num_ranks=8,
+        backend="nccl-tests",
+        software=(Setting("nccl", version),),
+        gpus_per_process=gpus_per_process,
+    )
+    row = Comparison(replace(predicted(1e-5), num_ranks=8, num_channels=4), found, num_nodes=num_nodes)
+    assert row.launches_s == pytest.approx(launches_us * 1e-6)
+    assert row.expected_s[1] >= row.launches_s
+
+
 def test_versions_and_variables_that_differ_are_told() -> None:
     old = replace(measured(1), software=(Setting("nccl", "2.27"), Setting("torch", "2.8")))
     new = replace(measured(1), software=(Setting("nccl", "2.30"),), environment=(Setting("NCCL_ALGO", "Tree"),))
