@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sim.plan_causes import Causes
-from sim.plan_report import ranges
 from sim.planners.nccl_2_30.choice_lists import COLLECTIVES
 from topo.units import format_size
-from topo.words import counted
+from topo.words import counted, ranges
 
 if TYPE_CHECKING:
     from sim.plan import Tree

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sim.collective import collective as find_collective
 from sim.plan_decisions import decide, switches
 from sim.plan_report import PlanReport
+from sim.plan_sockets import sockets_of
 from sim.planners import AUTO, NCCL, planner
 from sim.planners.nccl_2_30.choice_lists import COLLECTIVES
 from sim.planners.nccl_2_30.explain import explain
@@ -69,6 +70,7 @@ def make_plan(topology: TopologyArgument, asked: Asked, note: Note) -> PlanRepor
     if log is not None:
         found = _check(plan, machine, log, environment)
     chosen = decide(plan, collective, asked.sizes, asked.dtype)
+    largest = max((row.choice for row in chosen), key=lambda choice: choice.num_bytes)
     return PlanReport(
         machine=machine,
         plan=plan,
@@ -81,6 +83,7 @@ def make_plan(topology: TopologyArgument, asked: Asked, note: Note) -> PlanRepor
             explain(plan, row.choice, dtype=asked.dtype) for row in decide(plan, collective, explained, asked.dtype)
         ),
         check=found,
+        sockets=sockets_of(machine, plan, largest, environment),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sim.plan_report import ranges
 from sim.planners.nccl_2_30.options import NcclOptions
 from topo.cluster import Cluster
 from topo.errors import TopoError
+from topo.words import ranges
 
 if TYPE_CHECKING:
     from topo.readers.nccl_log.facts import Communicator, NcclLog

@@ -7,14 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sim.plan_sockets import socket_lines
 from topo.cli_common import Column, Table
 from topo.units import format_size
-from topo.words import counted
+from topo.words import counted, ranges
 
 if TYPE_CHECKING:
     from sim.plan import Tree
     from sim.plan_check import Check
     from sim.plan_decisions import Decision, Switch
+    from sim.plan_sockets import Sockets
     from sim.planners.nccl_2_30 import NcclPlan
     from sim.planners.nccl_2_30.explain import Explanation
     from topo.cluster import Cluster
@@ -51,6 +53,7 @@ class PlanReport:
     environment: Mapping[str, str]
     explanations: tuple[Explanation, ...] = ()
     check: Check | None = None
+    sockets: Sockets | None = None
 
     @property
     def title(self) -> str:
@@ -69,6 +72,7 @@ def plan_text(report: PlanReport) -> str:
         f"{report.title}\n",
         _graphs_table(report.plan).text(terminal=False),
         "".join(f"{line}\n" for line in _channel_lines(report.plan)),
+        "".join(f"{line}\n" for line in socket_lines(report.sockets)),
         choices_table(report).text(terminal=False),
         "".join(f"{line}\n" for line in _switch_lines(report.switches)),
         "".join(f"{line}\n" for line in _estimate_lines(report)),
@@ -149,17 +153,6 @@ def _chains(tree: Tree) -> str:
             chain.append(first)
         chains.append(">".join(map(str, chain)))
     return " ".join(chains)
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Numbers in order with runs drawn together: 0-3,8."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][-1] == number - 1:
-            parts[-1].append(number)
-        else:
-            parts.append([number])
-    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 def _switch_lines(switches: Sequence[Switch]) -> list[str]:
@@ -260,6 +253,7 @@ def plan_json(report: PlanReport) -> str:
             "switches": report.switches,
             "explanations": [_explanation(row) for row in report.explanations],
             "check": report.check,
+            "sockets": report.sockets,
         },
     )
 

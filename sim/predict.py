@@ -218,7 +218,7 @@ class Simulator:
         profile = self.profile.under(protocol)
         key = (helpers, profile)
         if key not in self._networks:
-            network = network_of(self.machine, profile, helpers, peer_to_peer=_peer_to_peer(self.options))
+            network = network_of(self.machine, profile, helpers, peer_to_peer=reaches_peers(self.options))
             if self._starts_s is not None:
                 network = replace(network, start_s=np.append(self._starts_s, np.zeros(len(helpers))))
             self._networks[key] = network
@@ -235,7 +235,7 @@ class Simulator:
     @cached_property
     def _kernel_network(self) -> Network:
         """Links at the rates that NCCL counts with: what its kernels are held against."""
-        return network_of(self.machine, nccl_constants(self.machine), peer_to_peer=_peer_to_peer(self.options))
+        return network_of(self.machine, nccl_constants(self.machine), peer_to_peer=reaches_peers(self.options))
 
     def _shares(self, clock: MachineClock, plan: Plan, network: Network) -> npt.NDArray[np.float64]:
         """What each link carries of every byte under a plan; the last few answers are kept."""
@@ -281,7 +281,7 @@ def _checked_starts(starts_s: Sequence[float], num_ranks: int) -> npt.NDArray[np
     return starts if starts.any() else None
 
 
-def _peer_to_peer(options: Options) -> bool:
+def reaches_peers(options: Options) -> bool:
     """Whether NCCL's variables leave GPUs of one machine each other's memory."""
     said = dict(options.environment).get(P2P_DISABLE)
     if said is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 _UNSEEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Categories of signs that steer a terminal or the direction of text, that are half a sign, or that end a line."""
@@ -28,6 +29,21 @@ def counted(count: int, word: str) -> str:
     ('1 rank', '65,536 ranks')
     """
     return f"{count:,} {plural(word, count)}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers in order with runs drawn together.
+
+    >>> ranges([0, 1, 2, 3, 8])
+    '0-3,8'
+    """
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][-1] == number - 1:
+            parts[-1].append(number)
+        else:
+            parts.append([number])
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
 
 
 def printable(text: str) -> str:
