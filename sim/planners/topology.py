@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "TopologyPlanner"]
 
-MOST_CHUNKS = 64
+ALWAYS_CHUNKS = 64
+"""So many chunks any pipeline may have."""
+MOST_TRANSFERS = 32_768
+"""More chunks only while they make no more transfers than this: a long chain of many ranks would take minutes."""
 
 
 class TopologyPlanner:
@@ -101,12 +104,13 @@ def pipeline_chunks(network: Network, workload: Workload, draft: Plan) -> int:
         depth, num_pipelines = draft.num_ranks - 1, draft.num_channels
     if draft.helpers:
         depth, num_pipelines = 2 + 2 * math.ceil(math.log2(len(draft.groups))), len(draft.helpers) // len(draft.groups)
+    most = max(ALWAYS_CHUNKS, MOST_TRANSFERS // (2 * draft.num_ranks * num_pipelines))
     share = workload.num_bytes / num_pipelines
     first = network.routes(np.array(draft.rings[0][:1]), np.array(draft.rings[0][1:2]))
     rate, latency_s = float(network.bandwidth_bytes_per_s[first.links].min()), float(first.latency_s[0])
     if latency_s <= 0:
-        return MOST_CHUNKS
-    return max(1, min(MOST_CHUNKS, round(math.sqrt(depth * share / (latency_s * rate)))))
+        return ALWAYS_CHUNKS
+    return max(1, min(most, round(math.sqrt(depth * share / (latency_s * rate)))))
 
 
 def place_servers(machine: Topology | Cluster, text: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
