@@ -1,4 +1,4 @@
-"""Whole-process benchmarks of `topo simulate`: CPU seconds and peak memory, as docs/performance.md shows them.
+"""Whole-process benchmarks of predictions: CPU seconds and peak memory, as docs/performance.md shows them.
 
 Run by `make bench`. Each case runs as a process of its own, several times; the median of its user and system time and
 its largest resident set are kept. Writes JSON to the file named first, and the table to the one named second.
@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.bench import inside
 from tests.bench.marks import put_between
 
 STAR = "switch:{},bandwidth=200GB/s,latency=1us"
@@ -22,11 +24,12 @@ STAR = "switch:{},bandwidth=200GB/s,latency=1us"
 
 @dataclass(frozen=True)
 class Case:
-    """One command, and the closed form of its first row's time where there is one."""
+    """One command, and the closed form of its last row's time where there is one."""
 
     name: str
     arguments: tuple[str, ...]
     expected_us: float | None = None
+    command: str = "simulate"
 
 
 def ring_us(num_ranks: int) -> float:
@@ -64,6 +67,11 @@ CASES = (
     Case("2,048 x dgx-h100, 31 sizes, auto", ("dgx-h100", "--nodes", "2048", "-b", "8", "-e", "8G", "-f", "2")),
     Case("16,384 x dgx-h100, one size, auto", ("dgx-h100", "--nodes", "16384", "--size", "1G")),
     Case(
+        "the same, and with one NIC of one node at half its rate",
+        ("dgx-h100", "--nodes", "16384", "--size", "1G", "--change", "scale node3/mlx5_0 bandwidth x0.5"),
+        command="what-if",
+    ),
+    Case(
         "2,048 x dgx-h100, ring, one size, steady",
         ("dgx-h100", "--nodes", "2048", "--algorithm", "ring", "--size", "1G", "--engine", "steady"),
     ),
@@ -78,7 +86,7 @@ GROWTH = tuple(
 
 def measure(case: Case, runs: int) -> dict[str, object]:
     """Median CPU seconds, largest peak memory and the simulated time of one case."""
-    command = [str(Path(sys.executable).parent / "topo"), "simulate", *case.arguments, "--format", "json"]
+    command = [str(Path(sys.executable).parent / "topo"), case.command, *case.arguments, "--format", "json"]
     cpu_s, peak_bytes, stdout = [], 0, ""
     for _ in range(runs):
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
@@ -88,10 +96,10 @@ def measure(case: Case, runs: int) -> dict[str, object]:
             process.returncode = os.waitstatus_to_exitcode(status)
         cpu_s.append(usage.ru_utime + usage.ru_stime)
         peak_bytes = max(peak_bytes, usage.ru_maxrss * 1024)
-    row = json.loads(stdout)["rows"][0]
+    row = json.loads(stdout)["rows"][-1]
     return {
         "name": case.name,
-        "command": " ".join(["topo simulate", *case.arguments]),
+        "command": shlex.join(["topo", case.command, *case.arguments]),
         "cpu_s": statistics.median(cpu_s),
         "peak_bytes": peak_bytes,
         "engine": row["engine"],
@@ -136,9 +144,12 @@ def main(target: Path, document: Path, runs: int = 3) -> None:
     """Measure all cases, write the JSON, and put the table between the marks of the document."""
     rows = [measure(case, runs) for case in CASES]
     sentence, grown = growth(runs)
-    target.write_text(json.dumps({"schema": "bench/1", "runs": runs, "rows": rows, "growth": grown}, indent=2) + "\n")
-    put_between(document, "bench", f"{table(rows)}\n\n{sentence}")
-    sys.stdout.write(table(rows) + "\n")
+    within = inside.measure()
+    found = {"schema": "bench/1", "runs": runs, "rows": rows, "growth": grown, "inside": within}
+    target.write_text(json.dumps(found, indent=2) + "\n")
+    text = f"{table(rows)}\n\n{sentence}\n{inside.table(within)}"
+    put_between(document, "bench", text)
+    sys.stdout.write(text + "\n")
 
 
 if __name__ == "__main__":
