@@ -111,11 +111,12 @@ def _clock(env: simpy.Environment, state: _State) -> Generator[simpy.Event, None
 def _in_line(queue: Table, num_tasks: int) -> tuple[Ints, Ints]:
     """The first task of each connection, and which comes after each task; `num_tasks` stands for none."""
     ends = np.append(queue.values, num_tasks)
-    first, last = queue.first[:-1], queue.first[1:] - 1
+    used = np.diff(queue.first) > 0
+    first = np.where(used, ends[queue.first[:-1]], num_tasks)
     after = np.full(num_tasks, num_tasks, dtype=np.int64)
     after[queue.values] = ends[1:]
-    after[queue.values[last]] = num_tasks
-    return ends[first].astype(np.int64), after
+    after[queue.values[queue.first[1:][used] - 1]] = num_tasks
+    return first, after
 
 
 class _State:

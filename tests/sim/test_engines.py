@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from sim.algorithms import ALGORITHMS
 from sim.engines import ENGINES, engine
 from sim.engines.dependencies import groups
-from sim.engines.event import simulate_rows
+from sim.engines.event import _in_line, simulate_rows
 from sim.engines.network import network_of
 from sim.engines.rates import RateSolver
 from sim.engines.routes import Routes
+from sim.engines.tasks import Table
 from sim.plan import Plan, in_order
 from sim.planners.topology import Options
 from sim.predict import Simulator, predict
@@ -425,3 +426,11 @@ def test_steady_keeps_up_with_long_and_with_short_pipelines(num_ranks: int, num_
     network, workload = network_of(star(num_ranks), IDEAL), Workload("all_reduce", MIB)
     times = [engine(name)(schedule, network, workload).duration_s for name in ("event", "steady")]
     assert times[1] == pytest.approx(times[0], rel=0.01)
+
+
+def test_a_connection_without_tasks_serves_none() -> None:
+    """Its queue is empty where a block carries none of so few elements."""
+    queue = Table(np.array([1, 3, 1, 3]), np.arange(4), 5)
+    first, after = _in_line(queue, 4)
+    assert first.tolist() == [4, 0, 4, 1, 4]
+    assert after.tolist() == [2, 3, 4, 4]
