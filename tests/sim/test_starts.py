@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS
-from sim.engines import ENGINES, engine, event
+from sim.engines import ENGINES, engine, event, steady
 from sim.engines.network import network_of
 from sim.planners.options import P2P_DISABLE, Options
 from sim.predict import Simulator
@@ -154,3 +154,16 @@ def test_what_hangs_below_no_processor_cannot_go_through_one() -> None:
             network,
             Workload("all_reduce", MIB),
         )
+
+
+@pytest.mark.parametrize("starts_s", [(0.0, 0.0, 1e-3, 0.0, 0.0), (1e-5, 2e-5, 0.0, 3e-5, 1e-5)])
+@pytest.mark.parametrize("algorithm", ["ring", "tree"])
+def test_of_very_many_transfers_all_wait_for_the_last(
+    algorithm: str, starts_s: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steady, "MOST_ROWS_WITH_LATE_STARTS", 10)
+    together_s = duration_s(MACHINES[0], algorithm, [], engine_name="steady")
+    late_s = duration_s(MACHINES[0], algorithm, list(starts_s), engine_name="steady")
+    exact_s = duration_s(MACHINES[0], algorithm, list(starts_s), engine_name="event")
+    assert late_s == pytest.approx(together_s + max(starts_s))
+    assert exact_s * (1 - ANOMALY) <= late_s <= exact_s + max(starts_s)
