@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from sim.cases import Case, changed
@@ -206,10 +207,11 @@ def outcomes(cases: Sequence[Priced], workloads: Iterable[Workload]) -> tuple[Ou
     found: list[Outcome] = []
     for workload in workloads:
         own = _marked([_priced(cases[0], workload, name) for name in cases[0].names])
+        by_schedule = cache(partial(cases[0].simulator.run_plan, workload=workload))
         rows = list(own)
         for case in cases[1:]:
             priced = (_priced(case, workload, name) for name in case.names)
-            rows += _marked([_beside(row, own, cases[0].simulator) for row in priced])
+            rows += _marked([_beside(row, own, by_schedule) for row in priced])
         found += [replace(row, efficiency=_efficiency(row, rows)) for row in rows]
     return tuple(found)
 
@@ -224,12 +226,14 @@ def _duration_s(row: Outcome) -> float:
     return row.prediction.duration_s
 
 
-def _beside(row: Outcome, own: Sequence[Outcome], simulator: Simulator) -> Outcome:
-    """The outcome beside the baseline's own by the same algorithm, or beside its fastest where it has none."""
+def _beside(row: Outcome, own: Sequence[Outcome], by_schedule: Callable[[Plan], Prediction]) -> Outcome:
+    """The outcome beside the baseline's own by the same algorithm, or beside its fastest where it has none.
+
+    `by_schedule` simulates a plan of the baseline transfer by transfer.
+    """
     base = next((other for other in own if other.asked == row.asked), None) or min(own, key=_duration_s)
     if row.prediction.engine in ENGINES and base.prediction.engine not in ENGINES:
-        by_schedule = simulator.run_plan(base.plan, row.prediction.workload)
-        return replace(row, baseline=by_schedule, baseline_plan=base.plan, by_schedule=True)
+        return replace(row, baseline=by_schedule(base.plan), baseline_plan=base.plan, by_schedule=True)
     return replace(row, baseline=base.prediction, baseline_plan=base.plan)
 
 
