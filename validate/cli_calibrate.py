@@ -91,4 +91,4 @@ def _check_files(files: tuple[Path, ...], topology: str, plot: Path | None, outp
         raise click.UsageError(f"--plot {plot}: the profile is written there, choose another")
     if not output.parent.is_dir():
         raise click.UsageError(f"-o {output}: there is no folder {output.parent}")
-    Drawings(plot=plot).check()
+    Drawings(plot=plot).check(output)

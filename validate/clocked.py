@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sim.clock.correction import Correction
 from sim.clock.facts import facts_of
-from sim.clock.fit import Fitted, fit, spreads, starting_values, weights_by_group
+from sim.clock.fit import Fitted, covariance, fit, starting_values, weights_by_group
 from sim.clock.jobs import Jobs, jobs_of, operation_of
 from sim.clock.kernels import times_s
 
@@ -49,21 +49,19 @@ class Clocked:
     """Predicts by the clock under these terms; `correction` is what some of a run's own sizes taught."""
 
     values: Floats
-    correction: Correction = field(default_factory=Correction)
+    correction: Correction | None = None
     launch_bound: bool = False
 
     def times_s(self, case: Case) -> Floats:
         """Seconds of each of the case's samples."""
         jobs = self._jobs(case)
-        return times_s(self.values, jobs) * self.correction.factors(jobs)
+        return times_s(self.values, jobs) if self.correction is None else self.correction.times_s(jobs)
 
     def adapted(self, case: Case, rows: Sequence[int]) -> Clocked:
         """The predictor that has seen these samples of the case."""
         seen = case.only(rows)
         found = replace(self, launch_bound=self._is_launch_bound(seen))
-        jobs = found._jobs(seen)
-        ratios = seen.measured_s / times_s(self.values, jobs)
-        return replace(found, correction=Correction.learned(jobs, ratios))
+        return replace(found, correction=Correction.learned(self.values, found._jobs(seen), seen.measured_s))
 
     def _jobs(self, case: Case) -> Jobs:
         jobs = jobs_of_case(case)
@@ -88,4 +86,4 @@ def train(cases: Iterable[Case], start: Floats | None = None) -> Fitted:
     jobs = Jobs.joined([jobs_of_case(case) for case in rows])
     measured = np.concatenate([case.measured_s for case in rows])
     groups = [case.name for case in rows for _ in case.samples]
-    return fit(jobs, measured, starting_values(), spreads(), weights=weights_by_group(groups), start=start)
+    return fit(jobs, measured, starting_values(), covariance(), weights=weights_by_group(groups), start=start)

@@ -1,55 +1,71 @@
-"""What a few measured sizes of a machine say of all others: a smooth curve of factors between and beyond them.
+"""What a few measured sizes of a machine say of all others: its own terms, and a smooth curve of what they leave.
 
-A Gaussian process over the logarithm of the size: the error of a prediction is alike at neighbouring sizes of one
-kernel, less alike across a change of kernel, and unknown far away, where the profile stands again.
+A Gaussian process over a prediction's error, as logarithm. Sizes err together as far as they feel the same terms, each
+of which is off by its `machine_spread` on one machine; what terms do not explain is alike at neighbouring sizes of one
+kernel. Far away from what was measured, the profile stands again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from sim.clock.fit import logs_and_slopes, spreads
 from sim.clock.jobs import Floats, Jobs
+from sim.clock.profile import regime_of
 
-SPREAD = 0.1
-"""Standard deviation of a prediction's error, as logarithm, before a machine was measured."""
-NOISE = 0.05
-OCTAVES, OCTAVES_ACROSS = 3.0, 2.0
-"""Over how many doublings of the size an error persists, within one kernel and from one to another."""
-ACROSS = 0.7
-"""How much of it another kernel shares."""
+SPREAD = 0.05
+"""Standard deviation of what a machine's own terms leave, as logarithm."""
+OCTAVES = 3.0
+"""Over how many doublings of the size it persists, within one kernel."""
+NOISE, NOISE_OF_BANDWIDTH = 0.05, 0.03
+"""By how much a measured time is off by chance, up to 16 MiB and beyond."""
 
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Sizes and kernels at which a machine was measured, and what its error there says (`weights`); none by default."""
+    """What of `times_s(values, ...)` was measured on a machine, and what its error there says (`weights`)."""
 
-    octaves: Floats = field(default_factory=lambda: np.empty(0))
-    kernels: npt.NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    weights: Floats = field(default_factory=lambda: np.empty(0))
+    values: Floats
+    seen: Errors
+    weights: Floats
 
     @classmethod
-    def learned(cls, jobs: Jobs, ratios: Floats) -> Correction:
-        """The correction that these measured jobs teach; `ratios` are measured over predicted times."""
-        octaves, kernels = np.log2(jobs.num_bytes), jobs.kernel
-        covariance = _covariance(octaves, kernels, octaves, kernels) + NOISE**2 * np.eye(len(octaves))
-        weights = np.asarray(np.linalg.solve(covariance, np.log(ratios)), dtype=np.float64)
-        return cls(octaves, kernels, weights)
+    def learned(cls, values: Floats, jobs: Jobs, measured_s: Floats) -> Correction:
+        """The correction that these measured jobs teach of the terms' times."""
+        seen = Errors.of(values, jobs)
+        regimes = [regime_of(num_bytes) for num_bytes in jobs.num_bytes.tolist()]
+        noise = np.where(np.array(regimes) == "bandwidth", NOISE_OF_BANDWIDTH, NOISE)
+        covariance = seen.covariance(seen) + np.diag(noise**2)
+        return cls(values, seen, np.linalg.solve(covariance, np.log(measured_s) - seen.log_s))
 
-    def factors(self, jobs: Jobs) -> Floats:
-        """By what predicted times are to be multiplied, one factor a job."""
-        found: Floats = np.exp(
-            _covariance(np.log2(jobs.num_bytes), jobs.kernel, self.octaves, self.kernels) @ self.weights
-        )
+    def times_s(self, jobs: Jobs) -> Floats:
+        """Corrected seconds of each job."""
+        asked = Errors.of(self.values, jobs)
+        found: Floats = np.exp(asked.log_s + asked.covariance(self.seen) @ self.weights)
         return found
 
 
-def _covariance(
-    octaves: Floats, kernels: npt.NDArray[np.intp], others: Floats, other_kernels: npt.NDArray[np.intp]
-) -> Floats:
-    same = kernels[:, None] == other_kernels[None]
-    apart = (octaves[:, None] - others[None]) / np.where(same, OCTAVES, OCTAVES_ACROSS)
-    found: Floats = SPREAD**2 * np.exp(-0.5 * apart**2) * np.where(same, 1.0, ACROSS)
-    return found
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """What the errors of jobs hang on: `slopes` of `log_s` by each term, times the term's spread on one machine."""
+
+    log_s: Floats
+    slopes: Floats
+    octaves: Floats
+    kernels: npt.NDArray[np.intp]
+
+    @classmethod
+    def of(cls, values: Floats, jobs: Jobs) -> Errors:
+        """Those of these jobs under these terms."""
+        log_s, slopes = logs_and_slopes(np.log(values), np.arange(len(values)), jobs)
+        return cls(log_s, slopes * spreads(machine=True), np.log2(jobs.num_bytes), jobs.kernel)
+
+    def covariance(self, others: Errors) -> Floats:
+        """How errors of these and other jobs go together, shape (these, others)."""
+        apart = (self.octaves[:, None] - others.octaves[None]) / OCTAVES
+        left = SPREAD**2 * np.exp(-0.5 * apart**2) * (self.kernels[:, None] == others.kernels[None])
+        found: Floats = self.slopes @ others.slopes.T + left
+        return found

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from sim.clock.correction import Correction
 from sim.clock.facts import Facts, fabric_of, facts_of, generation_of
-from sim.clock.fit import fit, spreads, starting_values
+from sim.clock.fit import covariance, fit, spreads, starting_values
 from sim.clock.jobs import KERNELS, Jobs, Operation, jobs_of, kernel_of
 from sim.clock.kernels import times_s
 from sim.clock.profile import SCHEMA, Band, FittedTerm, KernelProfile, load_kernels, regime_of
-from sim.clock.terms import FABRICS, GENERATIONS, TERMS
+from sim.clock.terms import FABRICS, GENERATIONS, INDEX, TERMS
 from sim.planners.nccl_2_30.front_door import plan_machine
 from sim.predict import Simulator
 from sim.profile import fitted
@@ -107,12 +107,43 @@ def test_a_fit_finds_the_terms_that_made_the_times() -> None:
 
 def test_a_correction_meets_what_was_measured_and_fades_far_away() -> None:
     jobs = jobs_of(FACTS, [job(("all_reduce", "ring", "simple"), 1 << size) for size in range(10, 34)])
-    seen = jobs.take(np.array([5]))
-    factors = Correction.learned(seen, np.array([1.3])).factors(jobs)
-    assert factors[5] == pytest.approx(1.23, abs=0.03)
-    assert np.argmax(factors) == 5
+    values = np.array(load_kernels().values)
+    plain = times_s(values, jobs)
+    seen = np.array([5])
+    factors = Correction.learned(values, jobs.take(seen), 1.3 * plain[seen]).times_s(jobs) / plain
+    assert factors[5] == pytest.approx(1.25, abs=0.04)
+    assert np.all(factors[:6] > 1.1)
     assert factors[-1] == pytest.approx(1, abs=0.01)
-    assert np.all(Correction().factors(jobs) == 1)
+
+
+def test_a_correction_by_what_is_predicted_changes_nothing() -> None:
+    jobs = jobs_of(FACTS, [job(way, 1 << 20) for way in WAYS])
+    values = np.array(load_kernels().values)
+    plain = times_s(values, jobs)
+    assert Correction.learned(values, jobs, plain).times_s(jobs) == pytest.approx(plain)
+
+
+def test_a_large_size_says_of_a_machines_links_what_small_ones_do_not_feel() -> None:
+    sizes = [1 << size for size in range(10, 34)]
+    jobs = jobs_of(FACTS, [job(("all_reduce", "ring", "simple"), size) for size in sizes])
+    values = np.array(load_kernels().values)
+    plain = times_s(values, jobs)
+    seen = np.array([len(sizes) - 1])
+    factors = Correction.learned(values, jobs.take(seen), 1.2 * plain[seen]).times_s(jobs) / plain
+    assert factors[-4] > 1.1
+    assert factors[0] == pytest.approx(1, abs=0.02)
+
+
+def test_terms_that_no_row_feels_follow_their_kin() -> None:
+    jobs = jobs_of(FACTS, [job(("all_reduce", "ring", "simple"), 1 << size) for size in range(10, 34)])
+    truth = starting_values()
+    truth[INDEX["simple_hop.hopper"]] *= 1.4
+    found = fit(jobs, times_s(truth, jobs), starting_values(), covariance())
+    ratios = found.values / starting_values()
+    assert 1.2 < ratios[INDEX["simple_hop.hopper"]] < 1.4
+    assert 1.1 < ratios[INDEX["simple_hop.ampere"]] < ratios[INDEX["simple_hop.hopper"]]
+    assert ratios[INDEX["ll_hop.ampere"]] == pytest.approx(1)
+    assert 0 < found.learned[INDEX["simple_hop.ampere"]] < found.learned[INDEX["simple_hop.hopper"]]
 
 
 def test_jobs_join_and_split() -> None:

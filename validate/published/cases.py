@@ -1,4 +1,4 @@
-"""A published run with all that a prediction needs: its machine, and what NCCL 2.30 would do there for every size."""
+"""A published run with all that a prediction needs: its machine, and what NCCL would do there for every size."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from topo.errors import TopoError
 from validate.published.checks import SENDRECV, name_of, usable_samples, why_unusable
 from validate.published.document import Published, PublishedSample
 from validate.published.machines import Machines
+from validate.published.old_nccl import as_chosen_by
 from validate.published.runs import SetAside
 from validate.published.settings import Settings, nccl_version, settings_of
 from validate.words import counted
@@ -35,7 +36,8 @@ class Case:
     """One run on its machine, not slotted so that what follows from it is computed once.
 
     `samples` are the run's that can be scored. `plan` is what NCCL 2.30 builds there under the run's settings, and
-    `choices[i]` what it takes for sample i: of the algorithm, protocol and channels that the run forced, if any. A
+    `choices[i]` what NCCL takes for sample i, by the cost model of the run's version where that is known to differ: of
+    the algorithm, protocol and channels that the run forced, if any. A
     choice is None for collectives that NCCL makes of sends and receives, where its tuner chooses nothing.
     """
 
@@ -167,10 +169,9 @@ def _case(run: Published, samples: tuple[PublishedSample, ...], machines: Machin
 
 
 def _choices(case: Case, algorithms: tuple[str, ...] | None) -> tuple[Choice, ...]:
+    plan = as_chosen_by(case.plan, case.nccl_version)
     return tuple(
-        case.plan.choose(
-            case.collective, work.num_bytes, dtype=work.dtype, reduction=work.reduction, algorithms=algorithms
-        )
+        plan.choose(case.collective, work.num_bytes, dtype=work.dtype, reduction=work.reduction, algorithms=algorithms)
         for work in case.workloads
     )
 

@@ -1,0 +1,51 @@
+"""What older versions of NCCL chose: where published runs show it, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from sim.planners.nccl_2_30.front_door import plan_machine
+from topo.cluster import Cluster
+from topo.presets import preset
+from validate.published.old_nccl import as_chosen_by
+
+OLD, NEW = (2, 8, 4), (2, 29, 7)
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("num_nodes", "ways"),
+    [
+        (1, ((512 * KIB, "ring/ll"), (1 * MIB, "ring/simple"), (32 * MIB, "ring/simple"))),
+        (2, ((16 * KIB, "tree/ll"), (128 * KIB, "ring/ll"), (512 * KIB, "ring/ll"), (1 * MIB, "ring/simple"))),
+        (4, ((32 * KIB, "tree/ll"), (64 * KIB, "ring/ll"), (1 * MIB, "ring/ll"), (2 * MIB, "ring/simple"))),
+        (16, ((128 * KIB, "tree/ll"), (256 * KIB, "ring/ll"), (2 * MIB, "ring/ll"), (4 * MIB, "tree/simple"))),
+    ],
+)
+def test_old_versions_switch_where_their_step_times_change(num_nodes: int, ways: tuple[tuple[int, str], ...]) -> None:
+    node = preset("abci-v100x4")
+    plan = as_chosen_by(plan_machine(node if num_nodes == 1 else Cluster(node, num_nodes), {}), OLD)
+    for num_bytes, way in ways:
+        choice = plan.choose("all_reduce", num_bytes)
+        assert f"{choice.algorithm}/{choice.protocol}" == way, num_bytes
+
+
+@pytest.mark.parametrize("collective", ["broadcast", "reduce", "all_gather", "reduce_scatter"])
+def test_old_versions_run_everything_else_by_rings(collective: str) -> None:
+    plan = as_chosen_by(plan_machine(Cluster(preset("abci-v100x4"), 4), {}), OLD)
+    small, large = (plan.choose(collective, size) for size in (16 * KIB, 64 * MIB))
+    assert (small.algorithm, small.protocol, large.protocol) == ("ring", "ll", "simple")
+
+
+@pytest.mark.parametrize("version", [None, NEW, (2, 30)])
+def test_versions_that_are_unknown_or_new_choose_as_planned(version: tuple[int, ...] | None) -> None:
+    plan = plan_machine(preset("dgx-b200"), {"NCCL_NVLS_ENABLE": "0"})
+    assert as_chosen_by(plan, version) is plan
+
+
+def test_blackwell_knows_no_ll128_up_to_2_29_2() -> None:
+    plan = plan_machine(preset("dgx-b200"), {"NCCL_NVLS_ENABLE": "0"})
+    assert plan.choose("all_gather", 16 * MIB).protocol == "ll128"
+    assert as_chosen_by(plan, (2, 29, 2)).choose("all_gather", 16 * MIB).protocol == "simple"
+    hopper = plan_machine(preset("dgx-h100"), {})
+    assert as_chosen_by(hopper, (2, 29, 2)) is hopper
