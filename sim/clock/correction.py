@@ -39,7 +39,8 @@ class Correction:
         regimes = [regime_of(num_bytes) for num_bytes in jobs.num_bytes.tolist()]
         noise = np.where(np.array(regimes) == "bandwidth", NOISE_OF_BANDWIDTH, NOISE)
         covariance = seen.covariance(seen) + np.diag(noise**2)
-        return cls(values, seen, np.linalg.solve(covariance, np.log(measured_s) - seen.log_s))
+        weights = np.linalg.solve(covariance, np.log(measured_s) - seen.log_s)
+        return cls(values, seen, np.asarray(weights, dtype=np.float64))
 
     def times_s(self, jobs: Jobs) -> Floats:
         """Corrected seconds of each job."""
