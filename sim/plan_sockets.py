@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from sim.engines.loads import link_shares
-from sim.engines.network import network_of
 from sim.plan import Plan, Tree
 from sim.planners.options import Options
-from sim.predict import reaches_peers
-from sim.profile import nccl_constants
+from sim.predict import counted_network
 from topo.errors import RouteError
 from topo.topology import Topology
 from topo.units import format_size
@@ -81,8 +79,7 @@ def sockets_of(
     between = frozenset(link.id for link in node.links if link.kind == "cpu")
     if not between:
         return None
-    peers = reaches_peers(Options(environment=tuple(environment.items())))
-    network = network_of(machine, nccl_constants(machine), peer_to_peer=peers)
+    network = counted_network(machine, Options(environment=tuple(environment.items())), plan)
     wiring = plan.wiring
     try:
         rings = _crossings("ring", wiring.rings, _ring_hops, network, between)

@@ -111,7 +111,7 @@ def playback(simulator: Simulator, plan: Plan, prediction: Prediction) -> Playba
         return None
     run = simulator.run_plan(plan, workload, spans=True)
     stretch = prediction.duration_s / run.duration_s if run.duration_s > 0 else 1.0
-    network = simulator.network(plan.helpers, plan.protocol)
+    network = simulator.network_for(plan)
     rows = schedule.rows()
     times = np.array([(span.start_s, span.sent_s, span.landed_s) for span in run.spans]).reshape(-1, 3) * stretch
     shape = (schedule.num_ranks, schedule.num_chunks)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sim.clock.machine import MachineClock
     from sim.engines.network import Network
     from sim.plan import Plan
+    from sim.planners.nccl_2_30.planner import NcclPlan
     from sim.prediction import Prediction
     from sim.profile import Profile
     from sim.schedule import Schedule
@@ -102,7 +103,7 @@ class Simulator:
         self._starts_s = _checked_starts(starts_s, machine.num_ranks)
         self._schedules: dict[Plan, Schedule] = {}
         self._link_shares: dict[Hashable, npt.NDArray[np.float64]] = {}
-        self._networks: dict[tuple[tuple[str, ...], Profile], Network] = {}
+        self._networks: dict[tuple[tuple[str, ...], Profile, tuple[int, ...]], Network] = {}
 
     def run(self, workload: Workload, algorithm: str = "auto", *, spans: bool = False) -> Prediction:
         """The prediction for one workload; `spans` keeps the times of every transfer.
@@ -213,16 +214,22 @@ class Simulator:
             return self.engine
         return "event" if schedule.num_messages <= MOST_ROWS_FOR_EVENT else "steady"
 
-    def network(self, helpers: tuple[str, ...], protocol: str = "simple") -> Network:
-        """The machine's network under a protocol, with agents on these further devices."""
+    def network(self, helpers: tuple[str, ...], protocol: str = "simple", apart: tuple[int, ...] = ()) -> Network:
+        """The machine's network under a protocol, with agents on these further devices; `apart` as in `network_of`."""
         profile = self.profile.under(protocol)
-        key = (helpers, profile)
+        key = (helpers, profile, apart)
         if key not in self._networks:
-            network = network_of(self.machine, profile, helpers, peer_to_peer=reaches_peers(self.options))
+            peers = reaches_peers(self.options)
+            network = network_of(self.machine, profile, helpers, peer_to_peer=peers, apart=apart)
             if self._starts_s is not None:
                 network = replace(network, start_s=np.append(self._starts_s, np.zeros(len(helpers))))
             self._networks[key] = network
         return self._networks[key]
+
+    def network_for(self, plan: Plan) -> Network:
+        """The network that a plan runs on: where NCCL takes a machine for several nodes, these speak over NICs."""
+        nccl = self.planner.nccl if plan.planner == NCCL else None
+        return self.network(plan.helpers, plan.protocol, _parts(self.machine, nccl))
 
     def _plan_of_kernels(self, workload: Workload, algorithm: str) -> Plan | None:
         """What NCCL launches, None where it has no kernel for that; BY_MESSAGES are its sends and receives."""
@@ -235,7 +242,7 @@ class Simulator:
     @cached_property
     def _kernel_network(self) -> Network:
         """Links at the rates that NCCL counts with: what its kernels are held against."""
-        return network_of(self.machine, nccl_constants(self.machine), peer_to_peer=reaches_peers(self.options))
+        return counted_network(self.machine, self.options, self.planner.nccl)
 
     def _shares(self, clock: MachineClock, plan: Plan, network: Network) -> npt.NDArray[np.float64]:
         """What each link carries of every byte under a plan; the last few answers are kept."""
@@ -265,10 +272,23 @@ class Simulator:
 
     def run_plan(self, plan: Plan, workload: Workload, *, spans: bool = False) -> Prediction:
         """The prediction for one plan, by running its schedule."""
-        network, schedule = self.network(plan.helpers, plan.protocol), self._schedule(plan)
+        network, schedule = self.network_for(plan), self._schedule(plan)
         engine = self.choose_engine(schedule)
         run = find_engine(engine)(schedule, network, workload, spans=spans)
         return prediction_of(plan, workload, network, run, engine=engine, profile=self.profile.name)
+
+
+def counted_network(machine: Topology | Cluster, options: Options, nccl: NcclPlan | None) -> Network:
+    """A machine's links at the rates that NCCL counts with; parts that are nodes to NCCL's plan speak over NICs."""
+    constants, peers = nccl_constants(machine), reaches_peers(options)
+    return network_of(machine, constants, peer_to_peer=peers, apart=_parts(machine, nccl))
+
+
+def _parts(machine: Topology | Cluster, nccl: NcclPlan | None) -> tuple[int, ...]:
+    """NCCL's nodes by rank where it splits a host; a topology of several hosts has links between them of its own."""
+    node = machine if isinstance(machine, Topology) else machine.node
+    parts = nccl.parts if nccl else ()
+    return parts if len(parts) == node.num_ranks else ()
 
 
 def _checked_starts(starts_s: Sequence[float], num_ranks: int) -> npt.NDArray[np.float64] | None:

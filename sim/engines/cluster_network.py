@@ -21,15 +21,25 @@ from topo.topology import Device
 if TYPE_CHECKING:
     from sim.profile import Profile
 
+_ANY_PART = -1
+"""Of a device that runs an agent but is no rank."""
+
 
 class ClusterLinks:
     """Names, rates and routes of a cluster's links; `helpers` are devices that run agents too.
 
-    A helper is called as in the explicit cluster, `node3/NVS0`, or without its node where that is the first.
+    A helper is called as in the explicit cluster, `node3/NVS0`, or without its node where that is the first. Ranks of
+    one node with different numbers in `apart` (one for each local rank) reach each other over the network too.
     """
 
     def __init__(
-        self, cluster: Cluster, profile: Profile, helpers: Sequence[str], *, peer_to_peer: bool = True
+        self,
+        cluster: Cluster,
+        profile: Profile,
+        helpers: Sequence[str],
+        *,
+        peer_to_peer: bool = True,
+        apart: Sequence[int] = (),
     ) -> None:
         """Nothing is searched yet."""
         self._cluster, self._profile = cluster, profile
@@ -43,6 +53,7 @@ class ClusterLinks:
         self._fabric = cluster.fabric_links()
         self._router = Router(cluster.node, peer_to_peer=peer_to_peer)
         self._nic_number = self._nearest_nics(len(devices))
+        self._part = np.array([*(apart or [0] * cluster.node.num_ranks), *[_ANY_PART] * len(devices)], dtype=np.int64)
 
     def agents(self) -> list[Device]:
         """The device of each agent, of its own node's template."""
@@ -68,15 +79,17 @@ class ClusterLinks:
         if index < first_port:
             where, number = divmod(index, self._inside)
             link = self._cluster.node.links[number]
-            return f"node{where}/{link.src}->node{where}/{link.dst}"
+            return f"{self._cluster.device_id(where, link.src)}->{self._cluster.device_id(where, link.dst)}"
         where, port = divmod(index - first_port, self._ports)
-        nic = f"node{where}/{self._cluster.nics[port // 2].id}"
+        nic = self._cluster.device_id(where, self._cluster.nics[port // 2].id)
         return f"fabric->{nic}" if port % 2 else f"{nic}->fabric"
 
     def routes(self, src: Pairs, dst: Pairs) -> Routes:
         """The routes between agents."""
         (src_node, src_place), (dst_node, dst_place) = self._locate(src), self._locate(dst)
-        crosses = src_node != dst_node
+        src_part, dst_part = self._part[src_place], self._part[dst_place]
+        parted = (src_part != dst_part) & (src_part != _ANY_PART) & (dst_part != _ANY_PART)
+        crosses = (src_node != dst_node) | parted
         keys, which = distinct((src_place * len(self._places) + dst_place) * 2 + crosses)
         pairs = [divmod(pair, len(self._places)) for pair in (keys >> 1).tolist()]
         joined = Routes.of(
@@ -109,7 +122,7 @@ class ClusterLinks:
         return node, place
 
     def _template(self, src: int, dst: int, crosses: bool) -> tuple[tuple[int, ...], float]:
-        """Links and latency of the way from place to place, in one node or from one to another.
+        """Links and latency of the way from place to place, inside one node or over the network.
 
         Links of the source's node have their own number, its ports the numbers behind them; what belongs to the
         destination's node is moved up once by the number of both.

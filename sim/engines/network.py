@@ -69,14 +69,22 @@ def routing(network: Network, rows: Rows) -> Routing:
 
 
 def network_of(
-    machine: Topology | Cluster, profile: Profile, helpers: Sequence[str] = (), *, peer_to_peer: bool = True
+    machine: Topology | Cluster,
+    profile: Profile,
+    helpers: Sequence[str] = (),
+    *,
+    peer_to_peer: bool = True,
+    apart: Sequence[int] = (),
 ) -> Network:
     """The network of a machine or of a cluster kept folded; `helpers` are devices that run agents beside the ranks.
 
-    Without `peer_to_peer` GPUs of one machine exchange data through the host's memory.
+    Without `peer_to_peer` GPUs of one machine exchange data through the host's memory. `apart` numbers, for each rank
+    of a machine, the part that it belongs to: ranks of different parts speak over their NICs.
     """
+    if isinstance(machine, Topology) and len(set(apart)) > 1:
+        machine = Cluster(machine, 1)
     if isinstance(machine, Cluster):
-        cluster = ClusterLinks(machine, profile, helpers, peer_to_peer=peer_to_peer)
+        cluster = ClusterLinks(machine, profile, helpers, peer_to_peer=peer_to_peer, apart=apart)
         return _with_reduce_links(cluster.link_id, cluster.rates(), cluster.routes, cluster.agents(), profile)
     router = Router(machine, peer_to_peer=peer_to_peer)
     agents = [machine.device(gpu_id) for gpu_id in (*machine.gpu_ids, *helpers)]

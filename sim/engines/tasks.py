@@ -54,9 +54,11 @@ class Table:
         """The values of all these keys, joined."""
         if self._padded is None:
             keys = keys[self._has[keys]]
-            return self.values[ragged(self.first, keys)] if len(keys) else keys.astype(np.int64)
-        found: Ints = self._padded.take(keys, axis=0).ravel()
-        return found[found != NOTHING]
+            joined: Ints = self.values[ragged(self.first, keys)] if len(keys) else keys.astype(np.int64)
+            return joined
+        listed: Ints = self._padded.take(keys, axis=0).ravel()
+        found: Ints = listed[listed != NOTHING]
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,9 @@ def document(*arguments: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("machine", SLOW)
 def test_rings_without_nvlink_cross_as_often_as_their_neighbours_stand_apart(machine: str) -> None:
-    """Without NVLinks and P2P every hop between GPUs of two NUMA nodes goes over the link between them."""
-    found = document(machine, "--size", "1G", "--env", "NCCL_P2P_DISABLE=1", "--env", "NCCL_NVLS_ENABLE=0")
+    """Without NVLinks and P2P, and NICs between, hops from NUMA node to NUMA node go over the link between them."""
+    off = ("NCCL_P2P_DISABLE=1", "NCCL_NVLS_ENABLE=0", "NCCL_NET_DISABLE_INTRA=1")
+    found = document(machine, "--size", "1G", *(word for setting in off for word in ("--env", setting)))
     node = preset(machine)
     numa = [node.device(gpu_id).numa_node for gpu_id in node.gpu_ids]
     crossing = {tuple(map(tuple, row["hops"])) for row in found["sockets"]["crossings"] if row["graph"] == "ring"}

@@ -66,6 +66,18 @@ class NcclPlan:
         return len(self.wiring.domains[0].system.of_kind(NodeKind.NET))
 
     @property
+    def parts(self) -> tuple[int, ...]:
+        """For each rank of one copy of the machine the number of NCCL's node that it is in; empty where that is one.
+
+        A PCIe box whose NICs are faster than the way between its processors is split there.
+        """
+        domains = self.wiring.domains
+        if len(domains) < 2:
+            return ()
+        number = {rank: index for index, domain in enumerate(domains) for rank in domain.ranks}
+        return tuple(number[rank] for rank in sorted(number))
+
+    @property
     def extrapolated(self) -> bool:
         """Whether a GPU is newer than NCCL's tables, so that all numbers are those of the nearest one in them."""
         machine = self.communicator.machine
@@ -170,7 +182,20 @@ def plan_nccl(
         communicator=communicator_of(wiring, machine, options),
         table=tune(machine, wiring.graphs, options),
         options=options,
-        notes=_notes(spec, machine, options),
+        notes=(*_notes(spec, machine, options), *_notes_on_parts(spec, wiring, options)),
+    )
+
+
+def _notes_on_parts(spec: SystemSpec, wiring: Wiring, options: NcclOptions) -> tuple[str, ...]:
+    """Why a host counts as several nodes, which surprises whoever looks at its matrix."""
+    count = len(wiring.domains)
+    if count < 2 or len({cpu.host for cpu in spec.cpus}) > 1:
+        return ()
+    if options.shm_disable or options.net_disable_intra:
+        return (f"NCCL takes a host for {count} nodes that speak over its NICs: neither P2P nor SHM joins them",)
+    return (
+        f"NCCL takes a host for {count} nodes that speak over its NICs, as these are faster than the way between its "
+        "processors: NCCL_NET_DISABLE_INTRA=1 keeps it whole",
     )
 
 
