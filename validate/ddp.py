@@ -278,7 +278,7 @@ def _costs(
     if machine is not None:
         return SimulatedCosts(Simulator(machine, profile), algorithm), f"simulated on {machine.name}"
     if request.costs_from == "point-to-point":
-        facts = loopback.fit({(job.algorithm, job.workload.num_bytes): row for job, row in calibrated})
+        facts = loopback.fit([row for _, row in calibrated], loopback.num_cores())
         simulator = Simulator(loopback.topology(facts), loopback.profile(facts))
         return SimulatedCosts(simulator, algorithm), "simulated from messages between processes, measured alone"
     medians = {job.workload.num_bytes: row.median_s for job, row in calibrated}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from topo.table import Column, Table
-from validate.sentences import num_cores
+from validate.loopback import num_cores
 from validate.words import counted, listed
 
 if TYPE_CHECKING:

@@ -7,14 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sim.algorithms import ALGORITHMS
-from sim.plan import Plan, in_order
+from sim.plan import in_order
 from topo.errors import MeasurementError, NameChoiceError, TopoError
 from validate.as_run import Simulators
 from validate.compare import TOLERANCE, Comparison, compare
 from validate.request import BUILTIN, NCCL_ALGORITHMS, Request, Way
+from validate.sharing import taking
 from validate.words import counted
 
 if TYPE_CHECKING:
+    from sim.plan import Plan
     from sim.predict import Simulator
     from sim.prediction import Prediction
     from sim.profile import Profile
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from topo.topology import Topology
     from validate.measurement import Measurement
     from validate.measurement_set import MeasurementSet
+    from validate.sharing import Cores
 
 GLOO_BUILTIN_IS = {"all_reduce": "ring", "all_gather": "ring"}
 """What gloo runs for its own collectives where nothing else is asked for (gloo/allreduce.cc, gloo/allgather.cc).
@@ -42,6 +45,7 @@ class Predictor:
     request: Request
     simulator: Simulator | None = None
     plans: dict[tuple[Workload, str], Plan] = field(default_factory=dict)
+    cores: Cores | None = None
     problems: list[str] = field(default_factory=list)
 
     @classmethod
@@ -54,9 +58,10 @@ class Predictor:
                     predictor.plans[workload, way.algorithm] = predictor._plan(workload, way.algorithm)
         return predictor
 
-    def settle(self, machine: Topology, profile: Profile) -> None:
-        """Predict on this machine from now on, what was planned before."""
+    def settle(self, machine: Topology, profile: Profile, cores: Cores) -> None:
+        """Predict on this machine from now on, what was planned before, its processes sharing these cores."""
         self.simulator = _simulator(self.request, machine, profile)
+        self.cores = cores
 
     def schedule(self, workload: Workload, way: Way) -> Schedule | None:
         """What is executed by point-to-point messages; None where the library runs its own collective."""
@@ -85,12 +90,25 @@ class Predictor:
         """The executed plan simulated; for the library's own collective, what it is known to run, if anything."""
         if self.simulator is None:
             return None
+        if self.cores is not None:
+            return self._sharing(self.cores, workload, way)
         if way.executor != BUILTIN:
             return self.simulator.run_plan(self.plans[workload, way.algorithm], workload)
         if way.algorithm != BUILTIN:
             return self._under(way).run(workload, way.algorithm)
         known = GLOO_BUILTIN_IS.get(workload.collective) if self.request.backend == "gloo" else "auto"
         return None if known is None else self._under(way).run(workload, known)
+
+    def _sharing(self, cores: Cores, workload: Workload, way: Way) -> Prediction | None:
+        """The prediction of processes that share cores: what links carry as simulated, in the time that cores allow."""
+        assert self.simulator is not None, "it is settled with the cores"
+        known = way.algorithm if way.executor != BUILTIN else GLOO_BUILTIN_IS.get(workload.collective)
+        if known is None:
+            return None
+        plan = self._plan(workload, known) if way.executor == BUILTIN else self.plans[workload, known]
+        used = cores.of_library() if way.executor == BUILTIN else cores
+        duration_s = used.duration_s(plan.schedule(), workload)
+        return taking(self.simulator.run_plan(plan, workload), duration_s, cores.num_cores)
 
     def _under(self, way: Way) -> Simulator:
         """The simulator, with the protocol that is asked for."""

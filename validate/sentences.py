@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Sequence
 from itertools import groupby
@@ -12,17 +11,13 @@ from topo.units import format_rate, format_size
 from validate.better import better_ways
 from validate.compare import LATENCIES, Comparison, Delta, Difference
 from validate.held_out import held_out
+from validate.loopback import num_cores
 from validate.suspects import Machine, harmless, suspects
 from validate.words import counted, listed
 
 if TYPE_CHECKING:
     from validate.measurement import Measurement
     from validate.session import Session
-
-CROWDED = (
-    "with more ranks than cores a message is charged as while all ranks send: where few send at a time, in trees above "
-    "all, the prediction is too slow, by 50 to 100 % as far as seen"
-)
 
 WIRE_APART = 0.05
 """Up to this share busbw and what the link carried are the same."""
@@ -125,19 +120,10 @@ def noise(session: Session) -> list[str]:
     off = [row for row in session.comparisons if row is not None and row.verdict != "OK"]
     inside = sum(row.within_samples for row in off)
     of_these = f"; {inside} of {counted(len(off), 'LOW or HIGH row')} predicted within their 10th to 90th percentile"
-    crowded = [] if found[0].num_ranks <= num_cores() else [CROWDED]
     return [
-        *crowded,
         f"{share}: samples spread by ± {statistics.median(spreads):.0%} in the median row, ± {max(spreads):.0%} at "
         f"worst, and more from run to run; a verdict says no more than that{of_these if off else ''}",
     ]
-
-
-def num_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def limits(comparisons: Sequence[Comparison]) -> list[str]:

@@ -74,7 +74,8 @@ def run_session(
     first = attempts.measure(calibration, [(size, way) for size in request.workloads for way in request.ways])
     point_to_point = _fitted(first.calibrated, calibration)
     if point_to_point is not None:
-        predictor.settle(loopback.topology(point_to_point), loopback.profile(point_to_point))
+        machine, profile = loopback.topology(point_to_point), loopback.profile(point_to_point)
+        predictor.settle(machine, profile, loopback.cores(point_to_point))
     session = _compared(attempts, first, point_to_point)
     for number in range(2, request.retries + 2):
         low = _low(session)
@@ -86,7 +87,7 @@ def run_session(
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What one launch brought: rows by what they measured, and the calibration before them by the jobs' numbers."""
+    """What one launch brought: rows by what they measured, and the calibration around them by the jobs' numbers."""
 
     rows: tuple[tuple[Todo, Measurement], ...]
     calibrated: dict[int, Measurement]
@@ -106,8 +107,8 @@ class _Attempts:
 
     def measure(self, calibration: tuple[Job, ...], todo: list[Todo]) -> _Measured:
         """One launch; where it is interrupted, what had arrived until then."""
-        before, arrived = len(calibration), _Arrivals(len(calibration), len(self.request.ways), self.save)
-        jobs = (*calibration, *(self._job(*what) for what in todo))
+        before, arrived = len(calibration), _Arrivals(len(calibration), len(todo), len(self.request.ways), self.save)
+        jobs = (*calibration, *(self._job(*what) for what in todo), *calibration)
         run = Run(self.request.backend, self.request.num_ranks, jobs)
         states = gpu_state.look("before") if run.backend == "nccl" else ()
         try:
@@ -117,8 +118,9 @@ class _Attempts:
         if states:
             states = (*states, *gpu_state.look("after"))
         named = with_choices(outcome.measurements, dict(enumerate(jobs)), outcome.texts)
-        rows = tuple((todo[index - before], found) for index, found in named.items() if index >= before)
-        calibrated = {index: found for index, found in named.items() if index < before}
+        own = range(before, before + len(todo))
+        rows = tuple((todo[index - before], found) for index, found in named.items() if index in own)
+        calibrated = {index: found for index, found in named.items() if index not in own}
         return _Measured(rows, calibrated, outcome, states)
 
     def _job(self, workload: Workload, way: Way) -> Job:
@@ -140,6 +142,7 @@ class _Arrivals:
     """Results as they come; each time a size is through, what there is is saved."""
 
     num_before: int
+    num_todo: int
     num_ways: int
     save: Save | None
     found: dict[int, Measurement] = field(default_factory=dict)
@@ -148,7 +151,7 @@ class _Arrivals:
         """Keep a result."""
         self.found[index] = measurement
         number = index - self.num_before + 1
-        if self.save is None or number < 1 or number % self.num_ways:
+        if self.save is None or not 1 <= number <= self.num_todo or number % self.num_ways:
             return
         rows = tuple(found for place, found in self.found.items() if place >= self.num_before)
         so_far = MeasurementSet("this machine", rows, failure="it had not ended when this was written")
@@ -167,12 +170,19 @@ def _low(session: Session) -> list[int]:
 
 
 def _fitted(found: dict[int, Measurement], calibration: tuple[Job, ...]) -> PointToPoint | None:
-    """The point-to-point facts; None where the run ended before they were complete, or needed none."""
-    if not calibration or len(found) < len(calibration):
+    """The point-to-point facts; None where the run ended before they were complete, or needed none.
+
+    They are measured before and after all else, and both count alike: what the machine does meanwhile changes.
+    """
+    numbers = sorted(found)
+    first, again = numbers[: len(calibration)], numbers[len(calibration) :]
+    if not calibration or len(first) < len(calibration):
         return None
-    return loopback.fit(
-        {(job.algorithm, job.workload.num_bytes): found[index] for index, job in enumerate(calibration)}
-    )
+    rows = [found[number] for number in first]
+    if len(again) == len(first):
+        pairs = zip(rows, (found[number] for number in again), strict=True)
+        rows = [replace(row, samples_s=(*row.samples_s, *later.samples_s)) for row, later in pairs]
+    return loopback.fit(rows, loopback.num_cores())
 
 
 def _compared(attempts: _Attempts, measured: _Measured, point_to_point: PointToPoint | None) -> Session:

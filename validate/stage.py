@@ -69,12 +69,12 @@ class Stage:
             GLOO_SOCKET_IFNAME=place.interface,
         )
 
-    def hasten(self) -> None:
-        """Go before ordinary processes of a busy machine: hosts of a lab wait for messages, not for a processor.
+    def hasten(self, *, shares_cores: bool = False) -> None:
+        """Go before ordinary processes of a busy machine: what is measured waits for messages, not for a processor.
 
-        Left out where the system does not allow it.
+        Hosts of a lab do, and processes that share this machine's cores. Left out where the system does not allow it.
         """
-        if self.places:
+        if self.places or shares_cores:
             with contextlib.suppress(OSError):
                 os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(PRIORITY))
 

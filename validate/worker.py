@@ -64,7 +64,7 @@ def run_jobs(run: Run, folder: Path, reporter: Reporter, timeout_s: float, stage
 
     if run.backend == "nccl":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-    stage.hasten()
+    stage.hasten(shares_cores=run.backend == "gloo")
     dist.init_process_group(run.backend, timeout=timedelta(seconds=timeout_s + GRACE_S))
     processes = Processes.joined(run.backend, run.num_ranks, reporter.arriving)
     watched = _watched(processes, stage)

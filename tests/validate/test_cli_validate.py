@@ -20,9 +20,13 @@ from tests.support import NO_CORPUS, ROOT, corpus_files
 from topo.cli import main
 from topo.jsonio import encode
 from validate import launch
+from validate.loopback import trials
 from validate.measurement import Measurement, Setting
 from validate.measurement_set import MeasurementSet
 from validate.request import algorithms_for
+
+CALIBRATED = len(trials())
+"""Jobs of a run over gloo before the first that was asked for."""
 
 STAR = "switch:2,bandwidth=1GB/s,latency=1us"
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed: no processes are started")
@@ -80,7 +84,7 @@ def test_a_run_is_compared_with_a_topology_and_with_itself(measured: tuple[Path,
 
 @needs_torch
 def test_a_rank_that_dies_ends_the_run_with_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOPOSCOPE_FAULT", "kill:1:after=6")
+    monkeypatch.setenv("TOPOSCOPE_FAULT", f"kill:1:after={CALIBRATED + 2}")
     options = ["--backend", "gloo", "--ranks", "2", "--size", "8", "-n", "2", "-w", "0", "--timeout", "600"]
     result = validate("run", *options, "--format", "csv")
     assert result.exit_code == 1
@@ -313,13 +317,19 @@ def test_a_gate_is_by_ratio_and_per_size(table: Callable[[str, str], str]) -> No
 def test_ctrl_c_keeps_in_the_file_what_was_measured(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     options = ["--backend", "gloo", "--ranks", "2", "--algorithm", "builtin", "--size", "8,64K", "-n", "2", "-w", "0"]
+    fault = f"hang:1:after={CALIBRATED + 1}"
     # Where tests run in the background SIGINT is ignored: there too it must reach the command.
     start = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from topo.start import main; main()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", start, "validate", "run", *options, "--format", "json", "-o", str(path)],
-        env={**os.environ, "TOPOSCOPE_FAULT": "hang:1:after=5", "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        env={
+            **os.environ,
+            "TOPOSCOPE_FAULT": f"hang:1:after={CALIBRATED + 1}",
+            "TMPDIR": str(tmp_path),
+            "PYTHONPATH": str(ROOT),
+        },
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -12,6 +12,7 @@ from validate import sentences
 from validate.held_out import held_out
 from validate.lab.session import Lab
 from validate.lab.trial import Trial
+from validate.loopback import num_cores
 from validate.report import comparison_rows, comparison_table
 from validate.words import counted
 
@@ -26,7 +27,7 @@ def document(lab: Lab) -> dict[str, Any]:
         "held_out": [to_plain(row) for row in held_out(lab.comparisons)],
         "fabrics": [_fabric(trial) for trial in lab.trials],
         "load_average_before": lab.load,
-        "num_cores": sentences.num_cores(),
+        "num_cores": num_cores(),
         "failure": lab.failure,
     }
 
@@ -59,8 +60,8 @@ def notes(lab: Lab) -> list[str]:
     """What a user must know beside the table."""
     found = [f"removed what a dead run had left: {', '.join(lab.leftovers)}"] if lab.leftovers else []
     if lab.load is not None:
-        busy = ", so that times may be longer than the links make them" if lab.load > sentences.num_cores() else ""
-        found.append(f"load {lab.load:.1f} on {counted(sentences.num_cores(), 'core')} before the run{busy}")
+        busy = ", so that times may be longer than the links make them" if lab.load > num_cores() else ""
+        found.append(f"load {lab.load:.1f} on {counted(num_cores(), 'core')} before the run{busy}")
     for trial in lab.trials:
         found += _of_trial(trial)
     found += sentences.legend(lab.comparisons)
