@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sim.planners.nccl_2_30.facts import LOCAL_BYTES_PER_S
 from sim.planners.nccl_2_30.kinds import LinkKind, NodeKind, PathKind
@@ -12,6 +13,8 @@ from sim.planners.nccl_2_30.system import System, build_system, without_gpus
 from sim.planners.nccl_2_30.tables import Paths
 from sim.planners.nccl_2_30.transports import find_paths
 from topo.errors import TopologyError
+
+MOST_REMEMBERED = 32
 
 
 @dataclass(frozen=True)
@@ -39,22 +42,27 @@ class Domain:
 
 def find_domains(spec: SystemSpec, num_copies: int, options: NcclOptions) -> tuple[Domain, ...]:
     """The domains of one copy of the machine, in order of their lowest rank, among `num_copies` in all."""
-    system = build_system(spec)
-    paths = find_paths(system, options)
-    members = _members(paths)
-    num_nodes = num_copies * len(members)
-    if num_nodes > 1 and not system.of_kind(NodeKind.NET):
+    found = _paths_by_domain(spec, options)
+    num_nodes = num_copies * len(found)
+    if num_nodes > 1 and not found[0].system.of_kind(NodeKind.NET):
         raise TopologyError(
             f"the machine has no NIC, but NCCL has to join {num_nodes} nodes: add a NIC with its rate, or plan one node"
         )
+    return tuple(_domain(paths, num_nodes > 1) for paths in found)
+
+
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _paths_by_domain(spec: SystemSpec, options: NcclOptions) -> tuple[Paths, ...]:
+    """The paths in each domain of a machine, whatever stands beside it; the last few answers are kept."""
+    system = build_system(spec)
+    paths = find_paths(system, options)
     gpus = system.of_kind(NodeKind.GPU)
     everyone = set(range(len(gpus)))
-    domains = []
-    for indices in sorted(members, key=lambda indices: min(gpus[index].rank for index in indices)):
+    found = []
+    for indices in sorted(_members(paths), key=lambda indices: min(gpus[index].rank for index in indices)):
         trimmed = without_gpus(system, everyone.difference(indices))
-        own = paths if trimmed is system else find_paths(trimmed, options)
-        domains.append(_domain(own, num_nodes > 1))
-    return tuple(domains)
+        found.append(paths if trimmed is system else find_paths(trimmed, options))
+    return tuple(found)
 
 
 def _members(paths: Paths) -> list[list[int]]:
