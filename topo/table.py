@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,16 @@ GAP = 2
 
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
-_BROKEN_WIDTH = 8
-"""Words are broken down to this width; what needs more room than that runs over the edge of the screen."""
+_JOINT = re.compile(r"(?<=->)|(?<=/)|(?<=[A-Za-z]-)(?!>)")
+"""Where a name may be folded: `GPU0->NVS0`, `node3/GPU0`, `parameter-server`."""
 
-_NARROWINGS = ((GAP, False, None), (1, False, None), (GAP, True, None), (1, True, None), (1, True, _BROKEN_WIDTH))
+_BROKEN_WIDTHS = (10, 8)
+"""Words are broken anywhere down to these widths; what needs more room than that runs over the edge of the screen."""
+
+_NARROWINGS = (
+    *((GAP, False, None), (1, False, None), (GAP, True, None), (1, True, None)),
+    *((1, True, width) for width in _BROKEN_WIDTHS),
+)
 """How a table is made to fit, mildest first: gap, whether cells of text fold, and how long their words may stay."""
 
 
@@ -104,13 +111,13 @@ class Table:
     def _least(self, *, folded_cells: bool, longest: int | None = None) -> list[int]:
         """The width down to which each column may be narrowed.
 
-        Titles fold between words (or where they have a second line); with `folded_cells` those of text do, too, and
-        with `longest` their words are broken where they are longer than that. Numbers are left whole.
+        Titles fold between words (or where they have a second line); with `folded_cells` those of text do, too, and at
+        the joints of names; with `longest` what is longer still is broken. Numbers are left whole.
         """
         least = []
         for (column, cells), right in zip(self._by_column(), self._is_right(), strict=True):
             title = column.title.split("\n") if "\n" in column.title else column.title.split()
-            whole = [word for cell in cells for word in cell.split()] if folded_cells and not right else cells
+            whole = [part.rstrip() for cell in cells for part in _parts(cell)] if folded_cells and not right else cells
             width = max(1, *map(_width, [*title, *whole]))
             least.append(width if longest is None or right else min(width, longest))
         return least
@@ -138,7 +145,7 @@ class Table:
             header = "\n" * (height - title.count("\n")) + title
             table.add_column(header, justify="right" if right else "left", width=width, overflow="fold")
         for row in self._shown():
-            table.add_row(*row)
+            table.add_row(*(_folded(cell, width) for cell, width in zip(row, widths, strict=True)))
         console = Console(
             width=_total(widths, gap),
             height=len(self.rows) + 1,  # Without a height rich takes no word on the width where TERM is "dumb".
@@ -187,6 +194,23 @@ def _folded_title(column: Column, width: int) -> str:
     if _width(column.line) <= width:
         return column.line
     return "\n".join(part for line in column.title.split("\n") for part in textwrap.wrap(line, width) or [""])
+
+
+def _parts(cell: str) -> list[str]:
+    """What of a cell stays together where it folds: words with the blanks behind them, and parts of names."""
+    return [part for word in re.findall(r"\S+\s*", cell) for part in _JOINT.split(word)]
+
+
+def _folded(cell: str, width: int) -> str:
+    """A cell in as many lines as it needs, folded between words and at the joints of names."""
+    if _width(cell) <= width:
+        return cell
+    lines = [""]
+    for part in _parts(cell):
+        if lines[-1] and _width(lines[-1] + part.rstrip()) > width:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def _width(text: str) -> int:

@@ -98,19 +98,19 @@ NARROWED = {
  1 MiB ring                     -      - -
 """,
     60: """
-                                                 limiting
-  size  algorithm           time us  algbw GB/s  link
-64 KiB  parameter-server      17.67        3.71  GPU0->NVS0
- 1 GiB  ring              40,555.61       26.48  a link of
-                                                 several
-                                                 words
- 1 MiB  ring                      -           -  -
+  size  algorithm        time us  algbw GB/s  limiting link
+64 KiB  parameter-         17.67        3.71  GPU0->NVS0
+        server
+ 1 GiB  ring           40,555.61       26.48  a link of
+                                              several words
+ 1 MiB  ring                   -           -  -
 """,
     40: """
        algorith           algbw limiting
   size m          time us  GB/s link
-64 KiB paramete     17.67  3.71 GPU0->NV
-       r-server                 S0
+64 KiB paramete     17.67  3.71 GPU0->
+       r-                       NVS0
+       server
  1 GiB ring     40,555.61 26.48 a link
                                 of
                                 several
