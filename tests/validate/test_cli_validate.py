@@ -326,7 +326,7 @@ def test_ctrl_c_keeps_in_the_file_what_was_measured(tmp_path: Path) -> None:
         [sys.executable, "-c", start, "validate", "run", *options, "--format", "json", "-o", str(path)],
         env={
             **os.environ,
-            "TOPOSCOPE_FAULT": f"hang:1:after={CALIBRATED + 1}",
+            "TOPOSCOPE_FAULT": fault,
             "TMPDIR": str(tmp_path),
             "PYTHONPATH": str(ROOT),
         },
