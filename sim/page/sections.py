@@ -125,7 +125,7 @@ def _facts(run: Prediction, plan: Plan | None) -> str:
     bundled = run.num_channels if plan is None else plan.shape.num_channels
     channels = counted(run.num_channels, "channel")
     if bundled < run.num_channels:
-        channels += f", equal ones drawn as one ({bundled})"
+        channels += f" (drawn as {bundled}, since equal ones carry their data side by side)"
     parts = [f"protocol {run.protocol}", channels, f"planner {run.planner}", f"engine {run.engine}"]
     if run.instead_of:
         parts.append(f"instead of {run.instead_of}, which cannot be simulated yet")

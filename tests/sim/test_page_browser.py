@@ -214,8 +214,9 @@ def test_words_are_readable_in_both_schemes(browser: Browser, tmp_path: Path, sc
     opened.page.close()
 
 
-def test_it_fits_a_narrow_screen(browser: Browser, tmp_path: Path) -> None:
-    opened = Opened(browser, tmp_path / "x.html", made())
+@pytest.mark.parametrize("machine", ["dgx-h100", "switch:64,bandwidth=200GB/s,latency=1us"])
+def test_it_fits_a_narrow_screen(browser: Browser, tmp_path: Path, machine: str) -> None:
+    opened = Opened(browser, tmp_path / "x.html", made(machine, ("ring",)))
     opened.page.set_viewport_size({"width": 380, "height": 800})
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= 380
     opened.page.close()
