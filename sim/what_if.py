@@ -91,9 +91,11 @@ class Outcome:
         """Between what the delta lies, None where no range is known.
 
         As if the model erred on both times independently: their errors in logarithms add up in squares. Where a change
-        is small the errors are mostly the same and cancel, so that the range is wider than it would have to be.
+        is small the errors are mostly the same and cancel, so that the range is wider than it would have to be; where nothing changed it is none.
         """
         own, other = bounds_of(self.prediction), bounds_of(self.baseline)
+        if own is not None and (self.prediction, self.plan) == (self.baseline, self.baseline_plan):
+            return 0.0, 0.0
         if own is None or other is None or self.delta is None:
             return None
         ratio = 1 + self.delta

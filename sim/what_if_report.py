@@ -39,7 +39,7 @@ _RANGE = (
 )
 _PLANNED = (Column("algorithm", "algorithm"), Column("proto", "protocol"), Column("chan", "num_channels"))
 _RINGS = Column("rings", "new_rings")
-_EFFICIENCY = Column("effi-\nciency", "efficiency", show=lambda cell: f"{cell:.0%}")
+_EFFICIENCY = Column("efficiency", "efficiency", show=lambda cell: f"{cell:.0%}")
 _LIMIT = Column("limiting link", "limiting_link")
 _REMARK = Column("remark", "remark")
 

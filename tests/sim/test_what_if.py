@@ -160,6 +160,8 @@ def test_ranges_are_shown_where_the_model_gives_them() -> None:
     ):
         ranged = replace(row, prediction=Ranged(*own), baseline=Ranged(*other))  # type: ignore[arg-type]
         assert ranged.delta_bounds == pytest.approx(expected)
+    same = priced("dgx1-v100", "nodes 1", profile="auto")[1]
+    assert same.delta_bounds == (0, 0)
     assert "remark" not in what_if_table([base, row]).csv()
     assert EXTRAPOLATED in what_if_table([base, replace(row, extrapolated=True)]).csv()
 
