@@ -76,12 +76,14 @@ def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans:
     longest = max(block.repeat for block in blocks)
     few = max(FEW_CLASSES, MOST_TRANSFERS // min(longest, walk))
     classes = schedule.derived(("few classes", few, network), lambda: fold(blocks, network, few))
-    if depth > 1 and classes.num_classes * longest <= AFFORDABLE:
+    if depth > 1 and _is_alone(blocks, classes):
+        depth, walk = 0, WINDOW + 2
+    elif depth > 1 and classes.num_classes * longest <= AFFORDABLE:
         walk = longest
     while True:
         short = [replace(block, repeat=min(block.repeat, walk)) for block in blocks]
         run, landed_s = event.simulate_classes(short, classes, schedule, network, workload)
-        skipped_s = _skipped(blocks, short, classes, landed_s)
+        skipped_s = _skipped(blocks, short, classes, landed_s, depth)
         if skipped_s is not None:
             grown = 1 + skipped_s / run.duration_s if run.duration_s > 0 else 1.0
             duration_s = max(run.duration_s + skipped_s, _bound(run, network))
@@ -100,8 +102,22 @@ def _depth(block: Period) -> int:
     return (int(step.max()) - int(step.min())) // max(block.step_shift, 1) + 1
 
 
-def _skipped(blocks: Sequence[Period], short: Sequence[Period], classes: Folded, landed_s: Floats) -> float | None:
-    """Seconds of the periods left out, None where increments have not settled."""
+def _is_alone(blocks: Sequence[Period], classes: Folded) -> bool:
+    """Whether no two rows of a period share a link, so that what comes later changes nothing before it: a chain.
+
+    Then a pipeline need be neither filled nor drained to know its pace: each row keeps its own from the first period.
+    """
+    crossing = np.bincount(classes.routes.links, weights=classes.routes.weight)
+    return len(blocks) == 1 and float(crossing.max(initial=0.0)) <= 1 + TOLERANCE
+
+
+def _skipped(
+    blocks: Sequence[Period], short: Sequence[Period], classes: Folded, landed_s: Floats, depth: int
+) -> float | None:
+    """Seconds of the periods left out, None where increments have not settled.
+
+    Of a walk's last `depth` periods nothing is taken: they run with less beside them than those that follow would.
+    """
     bounds = [block.offset for block in blocks] + [len(classes.of_row)]
     counts = np.histogram(classes.leader, bounds)[0]
     base = offsets([count * block.repeat for count, block in zip(counts, short, strict=True)])
@@ -110,32 +126,39 @@ def _skipped(blocks: Sequence[Period], short: Sequence[Period], classes: Folded,
         left = block.repeat - walked.repeat
         if left:
             landed = landed_s[base[index] : base[index + 1]].reshape(walked.repeat, counts[index])
-            increment_s = _increment(landed[: len(landed) - _depth(block)])
-            if increment_s is None:
+            further_s = _further(landed, min(depth, _depth(block)), left)
+            if further_s is None:
                 return None
-            skipped_s += left * increment_s
+            skipped_s += further_s
     return skipped_s
 
 
-def _increment(landed: Floats) -> float | None:
-    """Seconds per period in the long run, None while that cannot be told.
+def _further(walked: Floats, drained: int, left: int) -> float | None:
+    """Seconds that so many further periods take, None while that cannot be told.
 
-    `landed` is of shape (periods, classes). Times repeat from one cycle of periods to the next where rates are
-    constant: a chunk that crosses nodes of eight ranks meets the slow hop every eighth period. Where rates change
-    with what happens to run together most classes jitter for ever, but the one that limits all moves evenly.
+    `walked` says when each class landed, shape (periods, classes); its last `drained` periods count for nothing. Times
+    repeat from one cycle of periods to the next where rates are constant: a chunk that crosses nodes of eight ranks
+    meets the slow hop every eighth period, and where all slots of a connection are under way one comes back with each
+    latency. Where rates change with what happens to run together most classes jitter for ever, but the one that limits
+    all moves evenly.
     """
+    landed = walked[: len(walked) - drained]
     for cycle in range(1, len(landed) // 3):
         moved = landed[cycle:] - landed[:-cycle]
         settled = moved[-max(WINDOW, cycle) :]
         if len(settled) >= WINDOW and np.ptp(settled) <= TOLERANCE * settled.max():
-            return float(settled.mean()) / cycle
+            cycles, rest = divmod(left, cycle)
+            # Where in its cycle the walk ended, seen as many cycles before as both ends of the rest are known.
+            base = len(walked) - 1 - cycle * -(-(drained + rest) // cycle)
+            return cycles * float(settled.mean()) + float(landed[base + rest].max() - landed[base].max())
     moved = np.diff(landed[-WINDOW - 1 :], axis=0)
     even = np.ptp(moved, axis=0) <= TOLERANCE * moved.max(axis=0)
-    middle, last = _pace(landed, 1, 2), _pace(landed, 2, 3)
+    middle, last_pace = _pace(landed, 1, 2), _pace(landed, 2, 3)
     limit = float(moved[0, even].max(initial=0.0))
-    if abs(last - limit) <= JITTER * limit:
-        return limit
-    return (middle + last) / 2 if abs(middle - last) <= AGREEMENT * last and len(landed) >= MANY_PERIODS else None
+    if abs(last_pace - limit) <= JITTER * limit:
+        return left * limit
+    agree = abs(middle - last_pace) <= AGREEMENT * last_pace and len(landed) >= MANY_PERIODS
+    return left * (middle + last_pace) / 2 if agree else None
 
 
 def _pace(landed: Floats, begin: int, end: int) -> float:

@@ -29,7 +29,9 @@ __all__ = ["Options", "TopologyPlanner"]
 ALWAYS_CHUNKS = 64
 """So many chunks any pipeline may have."""
 MOST_TRANSFERS = 32_768
-"""More chunks only while they make no more transfers than this: a long chain of many ranks would take minutes."""
+"""A tree has more only while they make no more transfers than this, since each costs time."""
+MOST_IN_A_CHAIN = 16_384
+"""Chunks of a chain, of which the steady engine walks a few."""
 
 
 class TopologyPlanner:
@@ -100,11 +102,11 @@ def pipeline_chunks(network: Network, workload: Workload, draft: Plan) -> int:
     if draft.num_ranks < 2:
         return 1
     depth, num_pipelines = 2 * math.ceil(math.log2(draft.num_ranks)), 2 * draft.num_channels
-    if draft.algorithm == "ring":
-        depth, num_pipelines = draft.num_ranks - 1, draft.num_channels
     if draft.helpers:
         depth, num_pipelines = 2 + 2 * math.ceil(math.log2(len(draft.groups))), len(draft.helpers) // len(draft.groups)
     most = max(ALWAYS_CHUNKS, MOST_TRANSFERS // (2 * draft.num_ranks * num_pipelines))
+    if draft.algorithm == "ring":
+        depth, num_pipelines, most = draft.num_ranks - 1, draft.num_channels, MOST_IN_A_CHAIN
     share = workload.num_bytes / num_pipelines
     first = network.routes(np.array(draft.rings[0][:1]), np.array(draft.rings[0][1:2]))
     rate, latency_s = float(network.bandwidth_bytes_per_s[first.links].min()), float(first.latency_s[0])
