@@ -29,7 +29,8 @@ class SweepFile:
     def __init__(self, path: Path, sweep_id: str) -> None:
         """Opens the file for appending, and reads what is there.
 
-        CaptureError where it holds anything but lines of this sweep, TopoError where it cannot be written.
+        CaptureError where it holds anything but lines of this sweep or is no file, TopoError where it cannot be written
+        or another process writes it.
         """
         if path.suffix not in SUFFIXES:
             raise CaptureError(f"a sweep is written to a file that ends in {' or '.join(SUFFIXES)}", source=str(path))
@@ -44,24 +45,53 @@ class SweepFile:
         self.done: set[int] = set()
         self.num_failed = 0
         self.failure: tuple[int, str] | None = None
-        self._end = self._read(sweep_id) if self._lines.exists() else 0
+        if self._lines.exists() and not self._lines.is_file():
+            raise CaptureError("no regular file, so no sweep could go on with it", source=str(self._lines))
         try:
-            self._stream: BinaryIO = self._lines.open("r+b" if self._lines.exists() else "w+b")
-            # What a kill cut off in the middle of a line is written anew.
-            self._stream.truncate(self._end)
-            self._stream.seek(self._end)
+            self._stream: BinaryIO = self._lines.open("r+b" if self._lines.exists() else "x+b")
+            self._end = self._taken_over(sweep_id)
         except OSError as error:
             raise TopoError(f"-o {path}: cannot be written ({error.strerror})") from None
+
+    def _taken_over(self, sweep_id: str) -> int:
+        """Locks and reads the file; returns where its last whole line ends, and lets what follows stand there."""
+        try:
+            self._lock()
+            end = self._read(sweep_id)
+            # What a kill cut off in the middle of a line is written anew.
+            self._stream.truncate(end)
+            self._stream.seek(end)
+        except BaseException:
+            self._stream.close()
+            raise
+        return end
+
+    def _lock(self) -> None:
+        """Keeps the file from other sweeps until it is closed; TopoError where another one has it.
+
+        Where the system or the file system knows no locks there is none.
+        """
+        try:
+            import fcntl
+        except ImportError:
+            return
+        try:
+            fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TopoError(
+                f"{self._lines}: another sweep is writing there: wait for it, or give another file with -o"
+            ) from None
+        except OSError:
+            return
 
     def _read(self, sweep_id: str) -> int:
         """Notes the points that are there; returns where the last whole line ends."""
         end = 0
-        with self._lines.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                if not line.endswith(b"\n"):
-                    break
-                self._note(_point_of(line, sweep_id, str(self._lines), number), line)
-                end += len(line)
+        for number, line in enumerate(self._stream, start=1):
+            if not line.endswith(b"\n"):
+                break
+            self._note(_point_of(line, sweep_id, str(self._lines), number), line)
+            end += len(line)
         return end
 
     def _note(self, point: int, line: bytes) -> None:

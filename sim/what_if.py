@@ -91,7 +91,8 @@ class Outcome:
         """Between what the delta lies, None where no range is known.
 
         As if the model erred on both times independently: their errors in logarithms add up in squares. Where a change
-        is small the errors are mostly the same and cancel, so that the range is wider than it would have to be; where nothing changed it is none.
+        is small the errors are mostly the same and cancel, so that the range is wider than it would have to be; where
+        nothing changed there is none.
         """
         own, other = bounds_of(self.prediction), bounds_of(self.baseline)
         if own is not None and (self.prediction, self.plan) == (self.baseline, self.baseline_plan):

@@ -409,3 +409,26 @@ def test_ctrl_c_keeps_what_is_done_and_says_how_to_go_on(tmp_path: Path) -> None
     lines = out.read_bytes().splitlines()
     assert 0 < len(lines) < 100_000
     assert [json.loads(line)["point"] for line in lines] == list(range(len(lines)))
+
+
+def test_one_file_is_for_one_sweep_at_a_time(tmp_path: Path) -> None:
+    spec, path = parse_spec(GRID), tmp_path / "out.jsonl"
+    first = SweepFile(path, spec.id)
+    with pytest.raises(TopoError, match="another sweep is writing there"):
+        SweepFile(path, spec.id)
+    first.close()
+    SweepFile(path, spec.id).close()
+
+
+@pytest.mark.parametrize("target", ["/dev/full", "/dev/zero", "."])
+def test_what_is_no_file_is_no_place_for_a_sweep(tmp_path: Path, target: str) -> None:
+    path = tmp_path / "out.jsonl"
+    path.symlink_to(target)
+    with pytest.raises(CaptureError, match="no regular file"):
+        SweepFile(path, parse_spec(GRID).id)
+
+
+def test_names_of_several_algorithms_are_a_list() -> None:
+    for text in ('"ring,tree"', '["ring", "all"]'):
+        with pytest.raises(CaptureError, match="more than one algorithm"):
+            parse_spec(f'topology = "{STAR}"\nalgorithm = {text}')
