@@ -28,6 +28,8 @@ Floats = npt.NDArray[np.float64]
 Offsets = npt.NDArray[np.int32]
 
 
+_KEPT = 16_384
+"""Tasks up to which what waits for what is kept with a schedule."""
 _FEW = 4
 """Values per key up to which a table is kept with as many columns, so that a look-up is one step."""
 
@@ -165,8 +167,20 @@ def _message_gates(schedule: Schedule) -> _Gates:
 def of_classes(
     blocks: Sequence[Period], found: Folded, schedule: Schedule, network: Network, workload: Workload
 ) -> Tasks:
-    """One task per class of rows and period."""
-    tasks = _Unrolling(blocks, found, schedule.chunk_bytes(workload)).tasks()
+    """One task per class of rows and period; what waits for what is kept for further sizes where it is little."""
+    count = found.num_classes * max(block.repeat for block in blocks)
+    key = "tasks", found, tuple(block.repeat for block in blocks)
+    bare = (
+        schedule.derived(key, _Unrolling(blocks, found).tasks) if count <= _KEPT else _Unrolling(blocks, found).tasks()
+    )
+    block = np.searchsorted([block.offset for block in blocks], bare.row, side="right") - 1
+    chunk_bytes = schedule.chunk_bytes(workload)
+    num_bytes = np.array([float(chunk_bytes[: part.block.span].sum()) for part in blocks])
+    # What a message carries on average, with the chunks of periods left out spread over the others.
+    carried = np.array(
+        [float(chunk_bytes.mean()) * part.block.span * part.block.repeat / part.repeat for part in blocks]
+    )
+    tasks = replace(bare, num_bytes=num_bytes[block], carried_bytes=carried[block])
     if network.start_s is None:
         return tasks
     src, dst = (np.concatenate([getattr(block.rows, end) for block in blocks])[tasks.row] for end in ("src", "dst"))
@@ -184,9 +198,8 @@ def _held(network: Network, src: npt.NDArray[np.integer], dst: npt.NDArray[np.in
 class _Unrolling:
     """Periods of classes, written out one after the other."""
 
-    def __init__(self, blocks: Sequence[Period], found: Folded, chunk_bytes: npt.NDArray[np.int64]) -> None:
+    def __init__(self, blocks: Sequence[Period], found: Folded) -> None:
         self._blocks, self._found = blocks, found
-        self._chunk_bytes = chunk_bytes
         bounds = [block.offset for block in blocks] + [len(found.of_row)]
         # Classes are numbered in no order of blocks: list those of each block, and where each stands in its list.
         self._classes = [
@@ -202,9 +215,8 @@ class _Unrolling:
         self._num_gates = 0
 
     def tasks(self) -> Tasks:
-        """All tasks, block by block and period by period."""
+        """All tasks, block by block and period by period, of no bytes yet."""
         found = self._found
-        sizes = np.diff(self._base)
         of_class = np.concatenate([np.tile(c, b.repeat) for c, b in zip(self._classes, self._blocks, strict=True)])
         gates = [self._gates(index) for index in range(len(self._blocks))]
         start_gate, land_gate = (np.concatenate([pair[side] for pair in gates]) for side in (0, 1))
@@ -214,8 +226,8 @@ class _Unrolling:
         feeds = [self._feeds(sent, num_tasks) for sent in (True, False)]
         gate_size = sum(np.bincount(table.values, minlength=self._num_gates) for table in feeds)
         return Tasks(
-            num_bytes=np.repeat([float(self._chunk_bytes[: b.block.span].sum()) for b in self._blocks], sizes),
-            carried_bytes=np.repeat([self._mean_bytes(b) for b in self._blocks], sizes),
+            num_bytes=np.zeros(num_tasks),
+            carried_bytes=np.zeros(num_tasks),
             row=found.leader[of_class],
             route=of_class,
             routes=found.routes,
@@ -228,10 +240,6 @@ class _Unrolling:
             gates_by_landed=feeds[1],
             gate_size=np.asarray(gate_size, dtype=np.int32),
         )
-
-    def _mean_bytes(self, block: Period) -> float:
-        """What a message of the block carries on average, with those of periods left out spread over the others."""
-        return float(self._chunk_bytes.mean()) * block.block.span * block.block.repeat / block.repeat
 
     def _steps(self) -> Ints:
         """The step of each task."""
