@@ -145,6 +145,12 @@ def _runs(simulator: Simulator, point: Point) -> bool:
     return point["algorithm"] in simulator.algorithms_for(_workload(point))
 
 
+def _algorithm(simulator: Simulator, point: Point) -> str:
+    """The algorithm of a point; servers, which a change asks for, serve no other than their own."""
+    name = str(point["algorithm"])
+    return "parameter-server" if simulator.options.server is not None and name == "auto" else name
+
+
 def _workload(point: Point) -> Workload:
     from sim.workload import Workload
 
@@ -155,7 +161,7 @@ def _priced(simulator: Simulator, point: Point) -> dict[str, Any]:
     from sim.what_if import bounds_of, is_extrapolated
 
     workload = _workload(point)
-    (algorithm,) = simulator.names(str(point["algorithm"]), workload)
+    (algorithm,) = simulator.names(_algorithm(simulator, point), workload)
     run = simulator.run(workload, algorithm)
     bounds, limiting = bounds_of(run), run.limiting
     return {

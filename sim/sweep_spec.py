@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,8 +25,8 @@ from topo.units import parse_size, size_sweep
 Value = str | int | None
 Read = TypeVar("Read")
 MOST_NODES = 1_000_000
-EVERY = "all"
-"""The algorithm that stands for all that a point's machine can run."""
+AUTO, EVERY = "auto", "all"
+"""What is left to the planner, and the algorithm that stands for all that a point's machine can run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +51,47 @@ def _name(value: object) -> str:
     return text
 
 
+def _one_of(what: str, known: Callable[[], Collection[str]]) -> Callable[[object], str]:
+    """What reads one of the known names, which are looked up when a spec is read."""
+
+    def read(value: object) -> str:
+        name = _name(value)
+        if name not in known():
+            raise NameChoiceError(what, name, known())
+        return name
+
+    return read
+
+
 def _algorithm(value: object) -> str:
     name = _name(value)
     if "," in name or name == EVERY:
         raise UnitError(f"{name!r} is more than one algorithm: write {EVERY!r} alone, or a list of names")
-    return name
+    return _one_of("algorithm", lambda: (AUTO, *_every_algorithm()))(name)
+
+
+def _collectives() -> Collection[str]:
+    from sim.collective import COLLECTIVES
+
+    return COLLECTIVES.keys()
+
+
+def _planners() -> Collection[str]:
+    from sim.planners import PLANNERS
+
+    return (AUTO, *PLANNERS)
+
+
+def _engines() -> Collection[str]:
+    from sim.engines import ENGINES, KERNELS
+
+    return (AUTO, *ENGINES, KERNELS)
+
+
+def _protocols() -> Collection[str]:
+    from sim.planners.nccl_2_30.options import PROTOCOLS
+
+    return PROTOCOLS
 
 
 def _whole(value: object) -> int:
@@ -109,15 +145,15 @@ AXES: Mapping[str, Axis] = {
     "changes": Axis("changes of the machine or the run, as in topo what-if", _changes, ""),
     "env": Axis("what NCCL reads, NAME=VALUE with blanks between", _environment, ""),
     "profile": Axis("auto, ideal, nccl-constants, nccl-fitted or a file", _name, "auto"),
-    "planner": Axis("auto, nccl-2.30 or topology", _name, "auto"),
-    "engine": Axis("auto, event or steady", _name, "auto"),
-    "protocol": Axis("ll, ll128 or simple (left out: NCCL's choice)", _name),
+    "planner": Axis("auto, nccl-2.30 or topology", _one_of("planner", _planners), AUTO),
+    "engine": Axis("auto, event, steady or kernels", _one_of("engine", _engines), AUTO),
+    "protocol": Axis("ll, ll128 or simple (left out: NCCL's choice)", _one_of("protocol", _protocols)),
     "channels": Axis("how many channels (left out: the planner's choice)", _count),
     "fabric": Axis("what joins the nodes", _fabric, ""),
     "nodes": Axis("how often the node stands", _count, 1),
     "seed": Axis("seeds for jitter and late_ranks", _whole),
-    "collective": Axis("which collective", _name, "all_reduce"),
-    "algorithm": Axis("auto, names, or all that a machine can run", _algorithm, "auto"),
+    "collective": Axis("which collective", _one_of("collective", _collectives), "all_reduce"),
+    "algorithm": Axis("auto, names, or all that a machine can run", _algorithm, AUTO),
     "size": Axis("sizes, or a table of begin, end and factor", _size, 2**30),
 }
 """The axes by name, slowest first: counts of one node stand side by side, so that its graphs are searched once."""

@@ -28,7 +28,7 @@ STAR = "switch:4,bandwidth=200GB/s,latency=1us"
 GRID = f"""
 topology = "{STAR}"
 changes = ["", "scale network bandwidth x0.5", "break GPU7-SW0"]
-algorithm = ["ring", "tree", "no-such"]
+algorithm = ["ring", "tree", "nvls"]
 size = ["1K", "1M"]
 """
 
@@ -86,7 +86,7 @@ def test_a_line_says_what_was_asked_and_what_came_of_it(expected: bytes) -> None
 
 def test_a_point_that_fails_says_why_and_stops_nothing(expected: bytes) -> None:
     errors = {row["changes"]: row["error"] for row in rows_of(expected) if row["error"]}
-    assert "unknown algorithm 'no-such'" in errors[""]
+    assert "nvls needs an NVSwitch" in errors[""]
     assert "unknown part 'GPU7'" in errors["break GPU7-SW0"]
 
 
@@ -334,7 +334,7 @@ def test_the_command_writes_resumes_and_says_so(expected: bytes, tmp_path: Path)
     (tmp_path / "grid.toml").write_text(GRID)
     first = topo("grid.toml", "--jobs", "1", cwd=tmp_path)
     assert first.returncode == 1, first.stderr
-    assert "10 of 18 points failed, such as point 4: unknown algorithm 'no-such'" in " ".join(first.stderr.split())
+    assert "10 of 18 points failed, such as point 4: nvls needs an NVSwitch" in " ".join(first.stderr.split())
     assert (tmp_path / "grid.jsonl").read_bytes() == expected
     again = topo("grid.toml", cwd=tmp_path)
     assert again.returncode == 1
@@ -426,6 +426,19 @@ def test_what_is_no_file_is_no_place_for_a_sweep(tmp_path: Path, target: str) ->
     path.symlink_to(target)
     with pytest.raises(CaptureError, match="no regular file"):
         SweepFile(path, parse_spec(GRID).id)
+
+
+@pytest.mark.parametrize("axis", ["collective", "algorithm", "planner", "engine", "protocol"])
+def test_a_name_that_nothing_has_is_refused_before_anything_is_priced(axis: str) -> None:
+    with pytest.raises(CaptureError, match=f"grid.toml: {axis}: unknown {axis} 'no-such'"):
+        parse_spec(f'topology = "{STAR}"\n{axis} = ["no-such"]', "grid.toml")
+
+
+def test_a_server_is_a_change_of_the_algorithm_too() -> None:
+    spec = parse_spec('topology = "dgx-h100"\nchanges = ["", "server GPU0"]\nsize = "1M"')
+    without, served = rows_of(b"".join(price_points(spec, range(2))))
+    assert without["ran_algorithm"] != "parameter-server"
+    assert (served["ran_algorithm"], served["error"]) == ("parameter-server", None)
 
 
 def test_names_of_several_algorithms_are_a_list() -> None:
