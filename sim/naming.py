@@ -16,6 +16,8 @@ def named_algorithms(text: str, collective: str) -> tuple[str, ...]:
     NameChoiceError for an unknown name, ScheduleError for an algorithm that does not run the collective.
     """
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    if ALL in names:
+        raise ScheduleError(f"--algorithm {text}: {ALL} stands for every algorithm that can run, write it alone")
     for name in names:
         if name != AUTO:
             _require(name, collective)
