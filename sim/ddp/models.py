@@ -44,13 +44,18 @@ def load_model(text: str) -> Model:
     raise NameChoiceError("model (or file)", text, (*MODELS, *FAMILIES))
 
 
+MOST_DIGITS = 9
+
+
 def _described(name: str, description: str) -> Model:
     family, _, listed = description.partition(":")
     options: Options = {}
     for part in filter(None, listed.split(",")):
         option, equals, value = part.partition("=")
-        if not (equals and value.strip().isdecimal() and len(value) < 10):
+        if not (equals and value.strip().isdecimal()):
             raise UnitError(f"model {name}: {part!r} is no OPTION=NUMBER, such as layers=24")
+        if len(value) > MOST_DIGITS:
+            raise UnitError(f"model {name}: {part[:40]!r} has more than {MOST_DIGITS} digits: no model is so large")
         if option.strip() in options:
             raise UnitError(f"model {name}: {option.strip()} is given twice, give each option once")
         options[option.strip()] = int(value)

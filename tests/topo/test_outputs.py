@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,16 @@ def test_names_in_tables_steer_no_terminal(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "\\x1b[31m" in result.stdout
     assert "\x1b" not in result.stdout
+
+
+def test_labels_in_a_matrix_steer_no_terminal(tmp_path: Path) -> None:
+    machine = tmp_path / "x.json"
+    document = json.loads(invoke("show", "dgx1-v100", "--as", "json").stdout)
+    gpus = [device for device in document["devices"] if device["kind"] == "gpu"]
+    for gpu in gpus:
+        gpu["label"] = f"\x1b[31m\t{gpu['id']}"
+    machine.write_text(json.dumps(document))
+    shown = invoke("show", str(machine), "--as", "matrix")
+    assert shown.exit_code == 0, shown.output
+    assert "\x1b" not in shown.stdout
+    assert shown.stdout.splitlines()[0].count("\t") >= len(gpus)

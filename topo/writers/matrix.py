@@ -7,6 +7,7 @@ from collections import Counter
 from topo.errors import TopologyError
 from topo.paths import letters_from
 from topo.topology import RANK_KINDS, Device, Topology
+from topo.words import printable
 
 MOST_ENDS = 1024
 """GPUs and NICs of which a matrix is made: it takes some ten seconds, and grows with the square."""
@@ -69,13 +70,13 @@ def render(topology: Topology) -> str:
     rows = matrix(topology)
     fields = {device.id: _affinities(topology, device) for device in devices}
     shown = [column for column in _COLUMNS if any(column in known for known in fields.values())]
-    lines = ["\t".join(["", *rows, *shown])]
+    lines = ["\t".join(["", *map(printable, rows), *shown])]
     for device in devices:
         row = rows[names[device.id]]
         cells = [" X " if name == names[device.id] else row[name] or "N/A" for name in rows]
         is_nic = device.kind == "nic"
         known = ["" if is_nic else fields[device.id].get(column, "N/A") for column in shown]
-        lines.append("\t".join([names[device.id], *cells, *known]))
+        lines.append("\t".join([printable(names[device.id]), *cells, *known]))
     return "\n".join([*lines, "", *_legends(rows, devices, names)]) + "\n"
 
 
@@ -101,7 +102,7 @@ def _legends(rows: dict[str, dict[str, str | None]], devices: list[Device], name
     lines = ["Legend:", "", *(f"  {word:4} = {meaning}" for word, meaning in _LEGEND if word in used | {"X"})]
     called = [(names[nic.id], nic.nic.os_name) for nic in devices if nic.nic is not None and nic.nic.os_name]
     if called:
-        lines += ["", "NIC Legend:", "", *(f"  {name}: {os_name}" for name, os_name in called)]
+        lines += ["", "NIC Legend:", "", *(f"  {printable(name)}: {printable(os_name)}" for name, os_name in called)]
     return lines
 
 
