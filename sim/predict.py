@@ -16,12 +16,13 @@ from sim.engines import ENGINES, KERNELS
 from sim.engines import engine as find_engine
 from sim.engines.loads import link_shares
 from sim.engines.network import network_of
+from sim.engines.routes import Reach
 from sim.engines.run import Run
 from sim.naming import ALL, named_algorithms
 from sim.planners import AUTO, NCCL, PLANNERS, TOPOLOGY, Prepared, prepare
 from sim.planners import planner as find_planner
 from sim.planners.options import P2P_DISABLE, Options
-from sim.profile import load_profile, nccl_constants
+from sim.profile import as_nccl_counts, load_profile
 from sim.workload import Workload
 from topo.errors import ScheduleError, TopoError, TopologyError
 from topo.topology import Topology
@@ -103,7 +104,7 @@ class Simulator:
         self._starts_s = _checked_starts(starts_s, machine.num_ranks)
         self._schedules: dict[Plan, Schedule] = {}
         self._link_shares: dict[Hashable, npt.NDArray[np.float64]] = {}
-        self._networks: dict[tuple[tuple[str, ...], Profile, tuple[int, ...]], Network] = {}
+        self._networks: dict[tuple[tuple[str, ...], Profile, Reach], Network] = {}
 
     def run(self, workload: Workload, algorithm: str = "auto", *, spans: bool = False) -> Prediction:
         """The prediction for one workload; `spans` keeps the times of every transfer.
@@ -154,6 +155,12 @@ class Simulator:
         except TopoError:
             return False
         return True
+
+    @property
+    def unlike_any_fitted(self) -> str:
+        """What generations and networks the clock's profile was fitted to, where this machine is of none of them."""
+        clock = self._clock
+        return ", ".join(clock.profile.seen) if clock and clock.is_strange else ""
 
     @cached_property
     def _clock(self) -> MachineClock | None:
@@ -214,13 +221,13 @@ class Simulator:
             return self.engine
         return "event" if schedule.num_messages <= MOST_ROWS_FOR_EVENT else "steady"
 
-    def network(self, helpers: tuple[str, ...], protocol: str = "simple", apart: tuple[int, ...] = ()) -> Network:
-        """The machine's network under a protocol, with agents on these further devices; `apart` as in `network_of`."""
+    def network(self, helpers: tuple[str, ...], protocol: str = "simple", nccl: NcclPlan | None = None) -> Network:
+        """The machine's network under a protocol, with agents on these further devices, as NCCL's plan reaches it."""
         profile = self.profile.under(protocol)
-        key = (helpers, profile, apart)
+        reach = _reach(self.machine, self.options, nccl)
+        key = (helpers, profile, reach)
         if key not in self._networks:
-            peers = reaches_peers(self.options)
-            network = network_of(self.machine, profile, helpers, peer_to_peer=peers, apart=apart)
+            network = network_of(self.machine, profile, helpers, reach)
             if self._starts_s is not None:
                 network = replace(network, start_s=np.append(self._starts_s, np.zeros(len(helpers))))
             self._networks[key] = network
@@ -228,8 +235,7 @@ class Simulator:
 
     def network_for(self, plan: Plan) -> Network:
         """The network that a plan runs on: where NCCL takes a machine for several nodes, these speak over NICs."""
-        nccl = self.planner.nccl if plan.planner == NCCL else None
-        return self.network(plan.helpers, plan.protocol, _parts(self.machine, nccl))
+        return self.network(plan.helpers, plan.protocol, self.planner.nccl if plan.planner == NCCL else None)
 
     def _plan_of_kernels(self, workload: Workload, algorithm: str) -> Plan | None:
         """What NCCL launches, None where it has no kernel for that; BY_MESSAGES are its sends and receives."""
@@ -279,16 +285,15 @@ class Simulator:
 
 
 def counted_network(machine: Topology | Cluster, options: Options, nccl: NcclPlan | None) -> Network:
-    """A machine's links at the rates that NCCL counts with; parts that are nodes to NCCL's plan speak over NICs."""
-    constants, peers = nccl_constants(machine), reaches_peers(options)
-    return network_of(machine, constants, peer_to_peer=peers, apart=_parts(machine, nccl))
+    """A machine's links at the rates that NCCL's traffic gets, reached as its plan does."""
+    return network_of(machine, as_nccl_counts(machine), reach=_reach(machine, options, nccl))
 
 
-def _parts(machine: Topology | Cluster, nccl: NcclPlan | None) -> tuple[int, ...]:
-    """NCCL's nodes by rank where it splits a host; a topology of several hosts has links between them of its own."""
+def _reach(machine: Topology | Cluster, options: Options, nccl: NcclPlan | None) -> Reach:
+    """How ranks reach each other: NCCL may split a host; a topology of several hosts has links of its own between."""
     node = machine if isinstance(machine, Topology) else machine.node
-    parts = nccl.parts if nccl else ()
-    return parts if len(parts) == node.num_ranks else ()
+    apart = nccl.parts if nccl and len(nccl.parts) == node.num_ranks else ()
+    return Reach(reaches_peers(options), apart, pxn=nccl is not None and not nccl.options.pxn_disable)
 
 
 def _checked_starts(starts_s: Sequence[float], num_ranks: int) -> npt.NDArray[np.float64] | None:

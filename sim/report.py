@@ -70,6 +70,20 @@ def notes_before(simulator: Simulator, names: Sequence[str], collective: str) ->
     return notes
 
 
+def _extrapolated(simulator: Simulator, predictions: Sequence[Prediction]) -> list[str]:
+    """A sentence on what the profile of these was not fitted to: the machine, or else their kernels at their sizes."""
+    if not predictions:
+        return []
+    strange = simulator.unlike_any_fitted
+    if strange:
+        return [
+            f"EXTRAPOLATED: {simulator.profile.name} was fitted to {strange}; this machine or network is none of them"
+        ]
+    ways = [f"{run.algorithm} {run.protocol} of {format_size(run.workload.num_bytes)}" for run in predictions]
+    shown = ", ".join(ways[:3]) + (f" and {len(ways) - 3} more" if len(ways) > 3 else "")
+    return [f"EXTRAPOLATED: {simulator.profile.name} holds no run of {shown} on such GPUs: no range is known"]
+
+
 def notes_on(simulator: Simulator, predictions: Sequence[Prediction]) -> list[str]:
     """What the user should know of these results, in sentences."""
     notes = []
@@ -79,11 +93,7 @@ def notes_on(simulator: Simulator, predictions: Sequence[Prediction]) -> list[st
             f"NCCL takes {name} for {_from_to(sizes)}, which cannot be simulated yet: the best of the others by NCCL's "
             "own estimate is shown"
         )
-    if any(run.extrapolated for run in predictions):
-        seen = ", ".join(simulator.profile.kernels.seen) if simulator.profile.kernels else ""
-        notes.append(
-            f"EXTRAPOLATED: {simulator.profile.name} was fitted to {seen}; this machine or network is none of them"
-        )
+    notes += _extrapolated(simulator, [run for run in predictions if run.extrapolated])
     if any(run.engine == KERNELS and run.workload.collective in OVERLAPPING for run in predictions):
         notes.append(
             "broadcasts and reduces are timed as nccl-tests shows them, back to back: those of one root overlap, "

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.clock.fit import Fitted, fit, spreads
-from sim.clock.jobs import Jobs, Operation, jobs_of, operation_of
+from sim.clock.jobs import Jobs, Operation, jobs_of, operation_of, shown_by
 from sim.clock.kernels import times_s
 from sim.clock.machine import MachineClock
 from sim.clock.profile import REGIMES, Band, FittedTerm, KernelProfile, regime_of
@@ -19,6 +19,7 @@ from sim.predict import BY_MESSAGES
 from sim.profile import Profile, fitted
 from topo.errors import MeasurementError
 from validate.as_run import fixed_by
+from validate.calibrate_doubts import doubts
 from validate.compare import BY_NCCL
 from validate.measurement_set import MeasurementSet
 from validate.request import BUILTIN
@@ -119,6 +120,7 @@ def calibrate(
     measured = np.array([row.median_s for _, row in rows])
     prior = np.array(base.kernels.values)
     found = fit(jobs, measured, prior, spreads(machine=True))
+    said += doubts(jobs, measured, prior, machine.name)
     without = _left_out(jobs, measured, prior, found.values)
     fitted_rows = tuple(
         FittedRow(source, row.workload.collective, row.algorithm, row.workload.num_bytes, row.median_s, float(time))
@@ -130,12 +132,14 @@ def calibrate(
         for row in fitted_rows
         if row.is_outlier
     ]
+    provenance = f"{machine.name}: {counted(len(rows), 'row')} of its own, prior {base.kernels.name}"
     kernels = replace(
         base.kernels,
         name=name,
-        provenance=f"{machine.name}: {counted(len(rows), 'row')} of its own, prior {base.kernels.name}",
+        provenance=provenance,
         terms=_terms(found, base.kernels),
         bands=_bands(fitted_rows, base.kernels.bands, several=jobs.several[0]),
+        seen_kernels=tuple(sorted({*base.kernels.seen_kernels, *shown_by(jobs)})),
     )
     profile = replace(base, name=name, provenance=kernels.provenance, kernels=kernels)
     calibration = Calibration(profile, _learned(jobs, measured, prior, found), fitted_rows, tuple(said))

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.clock.facts import NO_NETWORK, facts_of
+from sim.clock.jobs import shown_by
 from sim.clock.profile import REGIMES, SCHEMA, SHIPPED, Band, FittedTerm, KernelProfile, regime_of
 from sim.clock.terms import TERMS
-from validate.clocked import Clocked, hint_of, train
+from validate.clocked import Clocked, hint_of, jobs_of_case, train
 from validate.scoring import left_out
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def build_profile(cases: Sequence[Case], fitted: Fitted, without: LeftOutTerms) 
         terms=_terms(fitted),
         bands=bands_of(cases, without),
         seen=tuple(sorted(kinds)),
+        seen_kernels=tuple(sorted({name for case in cases for name in shown_by(jobs_of_case(case))})),
     )
 
 

@@ -163,9 +163,11 @@ def _check_factor(table: NcclTestsTable, name: str, num_ranks: int, reasons: Map
 
 
 def _contradiction(row: NcclTestsRow, name: str, num_ranks: int) -> str | None:
-    """Why a row's busbw cannot belong to its algbw; None where it does, as far as the printed digits can tell."""
+    """Why a row cannot be: no positive time, or a busbw that cannot belong to its algbw as far as digits can tell."""
     factor = COLLECTIVES[name].busbw_factor(num_ranks)
     for half in _halves(row):
+        if half.time_s <= 0:
+            return f"a time of {half.time_s * 1e6:g} us, expected a positive one"
         expected = factor * half.algbw_bytes_per_s
         if abs(half.busbw_bytes_per_s - expected) > ALGBW_RESOLUTION * (1 + factor):
             return (

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.clock.facts import Facts
+from sim.clock.profile import seen_kernel
 from sim.clock.terms import FABRICS, GENERATIONS
 from sim.collective import collective as find_collective
 
@@ -173,6 +174,12 @@ def jobs_of(
         gpus_per_process=same(gpus_per_process or 0),
         old=np.full(len(rows), old),
     )
+
+
+def shown_by(jobs: Jobs) -> set[str]:
+    """The kernels of these jobs, with generation and regime, as a profile says what it saw."""
+    rows = zip(jobs.generation.tolist(), jobs.kernel.tolist(), jobs.num_bytes.tolist(), strict=True)
+    return {seen_kernel(GENERATIONS[generation], KERNELS[kernel], num_bytes) for generation, kernel, num_bytes in rows}
 
 
 def _busbw_factor(collective: str, num_ranks: int) -> float:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.clock.facts import NO_NETWORK, Facts, facts_of
-from sim.clock.jobs import Operation, jobs_of
+from sim.clock.jobs import Operation, jobs_of, kernel_of
 from sim.clock.kernels import times_s
+from sim.clock.profile import seen_kernel
 
 if TYPE_CHECKING:
     from sim.clock.profile import KernelProfile
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Timed:
     """Predicted seconds, between which factors (`band`) measured ones are to be expected, and whether it extrapolates.
 
-    `band` is None where the profile states none.
+    `band` is None where the profile states none, or was fitted to no such kernel.
     """
 
     duration_s: float
@@ -45,11 +46,20 @@ class MachineClock:
         return facts_of(self.nccl, self.name)
 
     @property
-    def extrapolated(self) -> bool:
+    def is_strange(self) -> bool:
         """Whether the profile was fitted to no machine of this generation, or of this network."""
         seen = self.profile.seen
         known = self.facts.fabric in (NO_NETWORK, *seen) and self.facts.generation in seen
         return self.facts.newest or not known
+
+    def shows(self, operation: Operation) -> bool:
+        """Whether a run that the profile was fitted to shows this kernel at such sizes on this generation.
+
+        A profile that does not say which kernels it saw is taken to know all.
+        """
+        kernel = kernel_of(operation.collective, operation.algorithm, operation.protocol)
+        shown = self.profile.seen_kernels
+        return not shown or seen_kernel(self.facts.generation, kernel, operation.num_bytes) in shown
 
     def time(self, plan: Plan, workload: Workload) -> Timed:
         """How long the plan takes for the workload."""
@@ -63,5 +73,6 @@ class MachineClock:
         )
         jobs = jobs_of(self.facts, [operation], gpus_per_process=1)
         duration_s = float(times_s(np.array(self.profile.values), jobs)[0])
-        band = self.profile.band(workload.num_bytes, several_nodes=self.facts.num_nodes > 1)
-        return Timed(duration_s, band, self.extrapolated)
+        known = self.shows(operation)
+        band = self.profile.band(workload.num_bytes, several_nodes=self.facts.num_nodes > 1) if known else None
+        return Timed(duration_s, band, self.is_strange or not known)

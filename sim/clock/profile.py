@@ -22,6 +22,15 @@ def regime_of(num_bytes: float) -> str:
     return REGIMES[sum(num_bytes > edge for edge in _EDGES_BYTES)]
 
 
+def seen_kernel(generation: str, kernel: str, num_bytes: float) -> str:
+    """What a run of this kernel and size on this generation shows, in words.
+
+    >>> seen_kernel("hopper", "ring/ll", 8)
+    'hopper ring/ll latency'
+    """
+    return f"{generation} {kernel} {regime_of(num_bytes)}"
+
+
 @dataclass(frozen=True, slots=True)
 class FittedTerm:
     """One term's value, with the standard error of its logarithm; `learned` is the share of its prior variance gone.
@@ -50,9 +59,10 @@ class Band:
 class KernelProfile:
     """The clock's terms and how far to trust them.
 
-    `seen` names the generations and networks that the runs held; on others every time is an extrapolation. Raises
-    NameChoiceError for a term or a regime that there is not, CaptureError for one that stands twice or whose numbers
-    cannot be.
+    `seen` names the generations and networks that the runs held; on others every time is an extrapolation, and so is
+    that of a kernel (`seen_kernels`, as `seen_kernel` names them) that no run of the generation and regime shows.
+    Raises NameChoiceError for a term or a regime that there is not, CaptureError for one that stands twice or whose
+    numbers cannot be.
     """
 
     name: str
@@ -60,6 +70,7 @@ class KernelProfile:
     terms: tuple[FittedTerm, ...]
     bands: tuple[Band, ...] = ()
     seen: tuple[str, ...] = ()
+    seen_kernels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [term.name for term in self.terms]

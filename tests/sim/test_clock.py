@@ -17,8 +17,10 @@ from sim.clock.kernels import times_s
 from sim.clock.profile import SCHEMA, Band, FittedTerm, KernelProfile, load_kernels, regime_of
 from sim.clock.terms import FABRICS, GENERATIONS, INDEX, TERMS
 from sim.planners.nccl_2_30.front_door import plan_machine
+from sim.planners.options import Options
 from sim.predict import Simulator
 from sim.profile import fitted
+from sim.report import notes_on
 from sim.workload import Workload
 from tests.support import examples
 from topo.errors import CaptureError, NameChoiceError, ScheduleError
@@ -290,3 +292,24 @@ def test_without_bands_no_range_is_claimed() -> None:
     run, with_bands = (Simulator(machine, profile).run(work) for profile in (bare, shipped))
     assert (run.duration_s, run.low_s, run.high_s) == (with_bands.duration_s, None, None)
     assert with_bands.low_s is not None
+
+
+def test_a_kernel_that_no_run_of_its_generation_shows_is_extrapolated_and_claims_no_range() -> None:
+    options = Options(protocol="simple", environment=(("NCCL_ALGO", "ring"),))
+    simulator = Simulator(load_topology("dgx-h100"), options=options)
+    small, large = (simulator.run(Workload("all_reduce", num_bytes)) for num_bytes in (1 << 10, 1 << 28))
+    assert (small.extrapolated, small.low_s) == (True, None)
+    assert not large.extrapolated
+    assert large.low_s is not None
+    assert "ring simple of 1 KiB" in " ".join(notes_on(simulator, [small, large]))
+    assert not notes_on(simulator, [large])
+
+
+def test_a_profile_that_names_no_kernels_is_believed() -> None:
+    machine = load_topology("dgx-h100")
+    shipped = fitted(machine)
+    silent = replace(shipped, kernels=replace(load_kernels(), seen_kernels=()))
+    work = Workload("broadcast", 1 << 10)
+    runs = [Simulator(machine, profile).run(work) for profile in (silent, shipped)]
+    assert [run.extrapolated for run in runs] == [False, True], "no run shows a broadcast on Hopper"
+    assert runs[0].duration_s == runs[1].duration_s

@@ -96,6 +96,25 @@ def test_what_identifies_nothing_is_refused(sizes: tuple[int, ...], complaint: s
         calibrate([measured(slower(1.0), sizes)], H100, "mine")
 
 
+@pytest.mark.parametrize(("said_to_be", "doubted"), [("dgx-h100", False), ("dgx-b200", True)])
+def test_times_of_another_generation_are_doubted(said_to_be: str, doubted: bool) -> None:
+    found = calibrate([measured(fitted(H100))], load_topology(said_to_be), "mine")
+    said = [sentence for sentence in found.remarks if "look like those of hopper GPUs" in sentence]
+    assert bool(said) == doubted
+    assert all(f"is {said_to_be} the right --topology?" in sentence for sentence in said)
+
+
+def test_what_was_calibrated_is_no_extrapolation() -> None:
+    rows = measured(fitted(H100))
+    reduced = tuple(replace(row, workload=Workload("reduce", row.workload.num_bytes)) for row in rows.measurements)
+    found = calibrate([replace(rows, measurements=reduced)], H100, "mine")
+    work = Workload("reduce", 1 << 12)
+    assert [Simulator(H100, profile).run(work).extrapolated for profile in (fitted(H100), found.profile)] == [
+        True,
+        False,
+    ]
+
+
 def test_other_ranks_and_other_executors() -> None:
     rows = measured(slower(1.0))
     few = replace(rows, measurements=tuple(replace(row, num_ranks=4) for row in rows.measurements))
@@ -194,6 +213,22 @@ def test_a_fit_that_explains_nothing_is_not_written(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "explains nothing" in done.stderr
     assert not target.exists()
+
+
+@pytest.mark.parametrize("time_us", ["0.00", "-3.50"])
+def test_a_time_that_is_none_is_set_aside_with_its_file_and_line(tmp_path: Path, time_us: str) -> None:
+    lines = ["#       size         count    type   redop    root     time   algbw   busbw #wrong"]
+    for row in measured(slower(1.0), (1 << 10, 1 << 12, 1 << 20, 1 << 32)).measurements:
+        num_bytes, algbw = row.workload.num_bytes, row.workload.num_bytes / row.median_s / 1e9
+        shown = time_us if num_bytes == 1 << 12 else f"{row.median_s * 1e6:.2f}"
+        lines.append(f"{num_bytes} {num_bytes // 4} float sum -1 {shown} {algbw:.2f} {algbw * 1.75:.2f} 0")
+    path = tmp_path / "slow.txt"
+    path.write_text("\n".join(lines) + "\n")
+    common = (str(path), "--topology", "dgx-h100", "--collective", "all_reduce")
+    done = command(*common, "-o", str(tmp_path / "mine.json"))
+    assert done.exit_code == 0, done.stderr
+    assert f"{path}, line 3: 4096 bytes: " in done.stderr
+    assert "the row is set aside" in done.stderr
 
 
 def test_the_user_names_the_collective_where_a_file_does_not(tmp_path: Path) -> None:
