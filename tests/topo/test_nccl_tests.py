@@ -158,6 +158,15 @@ def test_rows_cut_in_pieces_are_put_together(pieces: list[str]) -> None:
         ("1048576 262144 float sum", "without its root"),
         (ROW.replace("float", "fp4"), "a row of 1048576 bytes of type 'fp4', which is unknown here"),
         ("1048576 262144 float sum -1 N/A 10.49 18.35 0 80.00 13.11 22.94 0", "N/A stands for a time"),
+        (ROW.replace("1048576  262144", "1'048'576  262'144"), "size and count cannot be read"),
+        (ROW.replace("1048576  262144", "1.048.576  262.144"), "size and count cannot be read"),
+        (ROW.replace("1048576", "1M"), "size and count cannot be read"),
+        (ROW.replace("1048576  262144", "1 024  256"), "a size of 024 bytes for 256 elements"),
+        (ROW.replace("1048576", "104857"), "a size of 104857 bytes for 262144 elements of float"),
+        (ROW.replace("-1  100.0", "100.0"), "without its root"),
+        (ROW.replace("100.0", "10node1:12 [0] NCCL INFO"), "'10node1:12' stands where a number belongs"),
+        ("1048576", "figures that belong to no row: a row is cut"),
+        ("1048576 262144 flo", "figures that belong to no row: a row is cut"),
     ],
 )
 def test_what_is_no_whole_row_is_refused_with_its_line(line: str, complaint: str) -> None:
@@ -196,6 +205,43 @@ def test_a_text_without_a_row_is_refused(text: str) -> None:
 def test_a_row_without_titles_is_refused() -> None:
     with pytest.raises(CaptureError, match="line 1: a row without column titles"):
         read(ROW)
+
+
+def test_titles_that_are_cut_are_refused() -> None:
+    with pytest.raises(CaptureError, match="column titles are cut"):
+        table(ROW, titles="#  size  count  type  redop  root  time  algbw  busbw  #wrong  time")
+
+
+MANGLED = {
+    "labels": lambda line: f"[1,0]<stdout>:{line}",
+    "numbers": lambda line: f"  12: {line}",
+    "times": lambda line: f"2025-11-03T10:11:12.123456Z stdout F {line}",
+    "colours": lambda line: f"\x1b[32m{line}\x1b[0m",
+    "carriage": lambda line: f"{line}\r",
+    "blanks": lambda line: " ".join(line.split()),
+    "tabs": lambda line: "\t".join(line.split()),
+    "comments": lambda line: f"# {line}",
+}
+
+
+@pytest.mark.parametrize("how", MANGLED)
+def test_what_collectors_and_people_do_to_whole_lines_changes_no_number(how: str) -> None:
+    lines = [TITLES, UNITS, ROW, ROW.replace("1048576  262144", "2097152  524288").replace("10.49", "20.97")]
+    plain, mangled = (read("\n".join(each)) for each in (lines, map(MANGLED[how], lines)))
+    assert mangled.rows == plain.rows
+    assert mangled.set_aside == plain.set_aside
+
+
+@given(st.integers(0, len(ROW) - 1), st.integers(0, len(ROW) - 1), st.sampled_from(["\n", "\nnoise 1 2\n", " x "]))
+def test_a_row_that_is_cut_open_gives_its_own_numbers_or_none(begin: int, end: int, put: str) -> None:
+    cut = ROW[:begin] + put + ROW[max(begin, end) :]
+    try:
+        found = table(ROW, cut)
+    except CaptureError:
+        return
+    whole = table(ROW).rows[0]
+    for row in found.rows[1:]:
+        assert (row.num_bytes, row.out_of_place.busbw_bytes_per_s) == (whole.num_bytes, 18.35e9)
 
 
 def test_cpu_times_are_refused() -> None:

@@ -16,30 +16,31 @@ from fractions import Fraction
 from topo.errors import CaptureError
 from topo.readers.limits import MAX_MATRIX_CHARS
 from topo.readers.nccl_tests_table import (
+    BEGINNINGS,
+    DTYPES,
     Footer,
     NcclTestsHalf,
     NcclTestsRow,
     NcclTestsTable,
     SetAside,
     reason_to_set_aside,
+    width_of,
 )
 
 __all__ = ["NcclTestsHalf", "NcclTestsRow", "NcclTestsTable", "SetAside", "read", "read_all", "sniff"]
-
-DTYPES = (
-    *("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"),
-    *("f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"),
-)
-"""Names of types as nccl-tests prints them."""
 
 _PER_SECOND = {"size": 10**6, "bytes": 10**3}
 """Units of `time` in a second, by the title of the size's column: only the oldest layout prints milliseconds."""
 
 _NUMBER = r"\d{1,3}(?:[_,]\d{3})+|\d+"
-_ROW = re.compile(rf"(?<![\w.,])({_NUMBER})\s+({_NUMBER})\s+({'|'.join(DTYPES)})(?=\s)(.*)")
+_ROW = re.compile(
+    rf"(?<![\w.,'\N{{RIGHT SINGLE QUOTATION MARK}}])({_NUMBER})\s+({_NUMBER})\s+({'|'.join(DTYPES)})(?=\s)(.*)"
+)
 _TITLES = re.compile(r"(?<!\S)(size|bytes)\s+(count|N)\s+type\s.*(?<!\S)(?:cpu)?time\s+algbw\s+busbw\b")
 _LABEL = re.compile(r"\[\d+(?:,\d+)?\](?:<\w+>:?)?|\w{3} \w{3} +\d+ [\d:]{8} \d{4}<\w+>:|<std(?:out|err)>:")
 _COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_ODD_ROW = re.compile(rf"(?<![\w.])({'|'.join(DTYPES)})(?=\s)(.*)")
+_CUT_ROW = re.compile(rf"(?:{_NUMBER})\s+(?:{_NUMBER})\s+(?:{'|'.join(sorted(BEGINNINGS))})")
 _UNKNOWN_ROW = re.compile(rf"(?<![\w.,])({_NUMBER})\s+(?:{_NUMBER})\s+([A-Za-z]\w*)(?=\s)(.*)")
 _FIGURE = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|N/A")
 _RANK = re.compile(r"#\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?(?:Pid\s+\d+\s+)?on\s")
@@ -50,6 +51,7 @@ _PROGRAM = re.compile(r"(?<![\w.-])(\w+?)_perf(?:_mpi)?(?![\w.])")
 _VERSION = re.compile(r"nccl-tests version (\S+)")
 _LIBRARY = re.compile(r"NCCL version (\d+\.\d+\S*)|nccl-library=(\d+)")
 _OUT_OF_BOUNDS = re.compile(r"Out of bounds values\s*:\s*(\d+)(?:\s+(OK|FAILED))?")
+_HALF = ("time", "algbw", "busbw")
 _UNMEASURED = ("timestamp",)
 """Columns behind the figures that say nothing of the collective (-S)."""
 
@@ -147,6 +149,8 @@ class _Draft:
         first = next(index for index, word in enumerate(words) if word in _PER_SECOND)
         starts = [index for index, word in enumerate(words) if word == "time"]
         ends = [*starts[1:], len(words)]
+        if any(tuple(words[begin : begin + len(_HALF)]) != _HALF for begin in starts):
+            raise self._refused("the column titles are cut, so that columns cannot be told: give whole lines", line)
         middle = tuple({"op": "redop"}.get(word, word) for word in words[first + 3 : starts[0]])
         halves = tuple(tuple(words[begin:end]) for begin, end in zip(starts, ends, strict=True))
         self.columns = _Columns(_PER_SECOND[words[first]], middle, halves[:2])
@@ -161,6 +165,10 @@ class _Draft:
             self.pending.figures += plain.split()
         elif self.columns and (strange := _UNKNOWN_ROW.search(plain)) and self._has_figures(strange[3]):
             raise self._refused(f"a row of {strange[1]} bytes of type {strange[2]!r}, which is unknown here", line)
+        elif self.columns and (odd := _ODD_ROW.search(plain)) and self._has_figures(odd[2]):
+            raise self._refused("a row whose size and count cannot be read: they are whole numbers as printed", line)
+        elif self.has_rows and (_is_figures(plain) or _CUT_ROW.fullmatch(plain.strip())):
+            raise self._refused("figures that belong to no row: a row is cut", line)
         elif not self.has_rows:
             self._around(plain)
         elif found := _OUT_OF_BOUNDS.search(plain):
@@ -218,21 +226,27 @@ class _Draft:
         if "redop" in self.columns.middle and words and words[0].isalpha():
             redop = words.pop(0)
         if "root" in self.columns.middle:
-            glued = re.match(r"-?\d+", words[0]) if words else None
+            glued = re.match(r"-?\d+(?![\d.])", words[0]) if words else None
             if glued is None:
                 raise self._refused("a row without its root: it is cut, or its columns are not those above", line)
             root = int(glued[0])
             words[0] = words[0][glued.end() :]
         num_bytes, count = (int(re.sub("[_,]", "", number)) for number in found.group(1, 2))
+        if any(re.match(r"0\d", number) for number in found.group(1, 2)) or num_bytes < count * width_of(found[3]):
+            raise self._refused(
+                f"a size of {found[1]} bytes for {found[2]} elements of {found[3]}: the row is cut or edited", line
+            )
         self.pending = _Pending(line, num_bytes, count, found[3], redop, root, list(self._figures(words, line)))
 
     def _figures(self, words: list[str], line: int) -> Iterator[str]:
-        for word in filter(None, words):
+        for number, word in enumerate(filter(None, words)):
             if re.fullmatch(r"X+(\.X+)?", word):
                 raise self._refused(
                     f"{word} stands where a number belongs: this is an example, not a measurement", line
                 )
             if not _FIGURE.fullmatch(word):
+                if re.match(r"[\d.]", word) and number < (self.columns.num_figures if self.columns else 0):
+                    raise self._refused(f"{word!r} stands where a number belongs: the row is cut", line)
                 return
             yield word
 

@@ -10,6 +10,17 @@ ERROR_LIMITS = {"half": 1e-2, "bfloat16": 1e-2, "float": 1e-5, "double": 1e-12}
 ALGBW_RESOLUTION = 0.01e9
 """The last printed digit of a bandwidth, bytes per second."""
 
+DTYPES = (
+    *("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"),
+    *("f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"),
+)
+"""Names of types as nccl-tests prints them."""
+
+BEGINNINGS = frozenset(dtype[:length] for dtype in DTYPES for length in range(1, len(dtype) + 1))
+"""What is left of these names where a line ends within one."""
+
+_WIDTHS = {"64": 8, "double": 8, "32": 4, "bfloat16": 2, "half": 2, "float": 4}
+
 
 @dataclass(frozen=True, slots=True)
 class NcclTestsHalf:
@@ -90,6 +101,11 @@ class NcclTestsTable:
     nccl_version: str | None = None
     footer: Footer | None = None
     gpus_per_process: int | None = None
+
+
+def width_of(dtype: str) -> int:
+    """Bytes of an element, by what its type's name has in it."""
+    return next((width for word, width in _WIDTHS.items() if word in dtype), 1)
 
 
 def reason_to_set_aside(num_bytes: int, dtype: str, halves: tuple[NcclTestsHalf, ...]) -> str | None:
