@@ -155,6 +155,22 @@ def nccl_constants(machine: Topology | Cluster) -> Profile:
     )
 
 
+def as_nccl_counts(machine: Topology | Cluster) -> Profile:
+    """NCCL's constants with the PCIe of what crosses it: where GPUs have NVLinks, that is what goes to NICs alone."""
+    from sim.clock.facts import PCIE_BESIDE_NCCL, generation_of
+
+    base = nccl_constants(machine)
+    if generation_of(machine) == "pcie":
+        return base
+    return replace(
+        base,
+        transports=tuple(
+            replace(row, efficiency=min(1.0, row.efficiency * PCIE_BESIDE_NCCL)) if row.kind == "pcie" else row
+            for row in base.transports
+        ),
+    )
+
+
 def _hops(nvlink_s: float, pcie_s: float, network_s: float) -> tuple[Hop, ...]:
     """A hop's latency by the classes that NCCL tells apart; C2C and CPU links count as PCIe."""
     return (
@@ -182,7 +198,7 @@ def fitted(machine: Topology | Cluster) -> Profile:
     from sim.clock.facts import fabric_of, generation_of
     from sim.clock.profile import load_kernels
 
-    kernels, base = load_kernels(), nccl_constants(machine)
+    kernels, base = load_kernels(), as_nccl_counts(machine)
     generation, fabric = generation_of(machine), fabric_of(machine)
 
     def hops(protocol: str, net: str) -> tuple[Hop, ...]:
@@ -192,6 +208,8 @@ def fitted(machine: Topology | Cluster) -> Profile:
 
     latency_s = {hop.kind: hop.hop_latency_s for hop in hops("simple", "net_simple")}
     share = dict.fromkeys(_LIKE_PCIE, kernels.value("p2p_share.pcie"))
+    if generation != "pcie":
+        share["pcie"] = kernels.value(f"net_share.{fabric}")
     share |= {"nvlink": kernels.value(f"p2p_share.{generation}"), "network": kernels.value(f"net_share.{fabric}")}
     launch_s = kernels.value(f"p2p_launch.{generation}")
     return replace(

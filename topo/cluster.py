@@ -117,10 +117,14 @@ class Cluster:
     def nics(self) -> tuple[Device, ...]:
         """The node's NICs that lead out of it, in order: on PCIe and of known rate. Their position is a NIC's number.
 
-        The loopback device, bridges and other software interfaces do not count. Empty where there is none.
+        The loopback device, bridges and other software interfaces do not count, nor does a NIC whose link is broken.
+        Empty where there is none.
         """
+        joined = {link.src for link in self.node.links if link.state == "active"}
         return tuple(
-            nic for nic in self.node.of_kind("nic") if _is_on_pcie(self.node, nic) and self._port_rate(nic) is not None
+            nic
+            for nic in self.node.of_kind("nic")
+            if nic.id in joined and _is_on_pcie(self.node, nic) and self._port_rate(nic) is not None
         )
 
     @cached_property
@@ -229,6 +233,8 @@ class Cluster:
     def _no_way_out(self) -> str:
         """Why no NIC leads out of the node, and what to do."""
         on_pcie = [nic for nic in self.node.of_kind("nic") if _is_on_pcie(self.node, nic)]
+        if on_pcie and all(self._port_rate(nic) is not None for nic in on_pcie):
+            return f"the links of all {len(on_pcie)} NICs of {self._node_text} are broken: leave one to join nodes by"
         if on_pcie:
             names = ", ".join(nic.name for nic in on_pcie[:4]) + (" ..." if len(on_pcie) > 4 else "")
             return f"{self._node_text} does not say the rate of NIC {names}: state it, as in --fabric {EXAMPLE}"

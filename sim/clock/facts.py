@@ -24,7 +24,7 @@ _FAST_NIC_BYTES_PER_S = 40e9
 """EFA came in two kinds so far: 100 Gbit/s cards that need 75 us, and those of 400 Gbit/s and their successors."""
 _NVLINK_BYTES_PER_S = 100e9
 """A lone GPU with faster links than this has NVLinks, which its one rank does not use."""
-_PCIE_BESIDE_NCCL = 55 / 48
+PCIE_BESIDE_NCCL = 55 / 48
 """A NIC gets 55 GB/s through Gen5 x16, where NCCL's figure, made for GPUs that talk to each other, is 48."""
 ENDLESS = 1e15
 """The rate of what does not limit."""
@@ -136,7 +136,7 @@ class _Crowd:
     @property
     def net_bytes_per_s(self) -> float:
         """The same on the way between GPUs and the network, at the rate that PCIe gives NICs."""
-        return self._rate(self._to_nics, _PCIE_BESIDE_NCCL)
+        return self._rate(self._to_nics, PCIE_BESIDE_NCCL)
 
     def _rate(self, uses: Counter[int], pcie: float) -> float:
         rates = (

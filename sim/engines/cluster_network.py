@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.engines.indexing import distinct, offsets
-from sim.engines.routes import Floats, Pairs, Router, Routes, effective_rates, latency_of
+from sim.engines.routes import Floats, Pairs, Reach, Router, Routes, effective_rates, latency_of
 from topo.cluster import Cluster
 from topo.errors import TopologyError
 from topo.topology import Device
@@ -28,19 +28,10 @@ _ANY_PART = -1
 class ClusterLinks:
     """Names, rates and routes of a cluster's links; `helpers` are devices that run agents too.
 
-    A helper is called as in the explicit cluster, `node3/NVS0`, or without its node where that is the first. Ranks of
-    one node with different numbers in `apart` (one for each local rank) reach each other over the network too.
+    A helper is called as in the explicit cluster, `node3/NVS0`, or without its node where that is the first.
     """
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        profile: Profile,
-        helpers: Sequence[str],
-        *,
-        peer_to_peer: bool = True,
-        apart: Sequence[int] = (),
-    ) -> None:
+    def __init__(self, cluster: Cluster, profile: Profile, helpers: Sequence[str], reach: Reach) -> None:
         """Nothing is searched yet."""
         self._cluster, self._profile = cluster, profile
         found = [_located(helper, cluster) for helper in helpers]
@@ -51,9 +42,11 @@ class ClusterLinks:
         self._inside, self._ports = len(cluster.node.links), 2 * len(cluster.nics)
         self._fabric_at = cluster.count * (self._inside + self._ports)
         self._fabric = cluster.fabric_links()
-        self._router = Router(cluster.node, peer_to_peer=peer_to_peer)
+        self._router = Router(cluster.node, peer_to_peer=reach.peers)
         self._nic_number = self._nearest_nics(len(devices))
-        self._part = np.array([*(apart or [0] * cluster.node.num_ranks), *[_ANY_PART] * len(devices)], dtype=np.int64)
+        self._pxn = reach.pxn
+        parts = reach.apart or [0] * cluster.node.num_ranks
+        self._part = np.array([*parts, *[_ANY_PART] * len(devices)], dtype=np.int64)
 
     def agents(self) -> list[Device]:
         """The device of each agent, of its own node's template."""
@@ -133,10 +126,30 @@ class ClusterLinks:
             inside = self._router.route(src_id, dst_id).links
             return inside, latency_of(links, inside, self._profile)
         src_nic, dst_nic = int(self._nic_number[src]), int(self._nic_number[dst])
-        leave = (*self._router.route(src_id, cluster.nics[src_nic].id).links, self._inside + 2 * src_nic)
+        leave = (*self._way_out(src, src_nic), self._inside + 2 * src_nic)
         enter = (self._inside + 2 * dst_nic + 1, *self._router.route(cluster.nics[dst_nic].id, dst_id).links)
         latency_s = cluster.fabric.latency_s + self._profile.transport("network").hop_latency_s
         return (*leave, *(self._inside + self._ports + link for link in enter)), latency_s
+
+    def _way_out(self, src: int, nic: int) -> tuple[int, ...]:
+        """The links from a place to a NIC; with PXN over a GPU beside that, where a host would lie between."""
+        own = self._to_nic(src, nic)
+        if not self._pxn or not self._passes_host(own):
+            return own
+        for proxy in range(self._cluster.node.num_ranks):
+            onward = self._to_nic(proxy, nic)
+            if not self._passes_host(onward):
+                near = self._router.route(self._places[src], self._places[proxy])
+                if near.slowest_kind == "nvlink":
+                    return (*near.links, *onward)
+        return own
+
+    def _to_nic(self, place: int, nic: int) -> tuple[int, ...]:
+        return self._router.route(self._places[place], self._cluster.nics[nic].id).links
+
+    def _passes_host(self, route: Sequence[int]) -> bool:
+        node = self._cluster.node
+        return any(node.device(node.links[index].dst).kind in ("cpu", "host_bridge") for index in route)
 
     def _nearest_nics(self, num_helpers: int) -> Pairs:
         """The number of the NIC of each place; helpers use the first."""

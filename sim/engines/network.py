@@ -11,7 +11,17 @@ import numpy as np
 
 from sim.engines.cluster_network import ClusterLinks
 from sim.engines.indexing import distinct
-from sim.engines.routes import Floats, Ints, Pairs, Router, Routes, effective_rates, latency_of
+from sim.engines.routes import (
+    ALL_LINKS,
+    Floats,
+    Ints,
+    Pairs,
+    Reach,
+    Router,
+    Routes,
+    effective_rates,
+    latency_of,
+)
 from sim.schedule import REDUCE, Rows
 from topo.cluster import Cluster
 from topo.topology import Device, LinkKind, Topology
@@ -72,21 +82,15 @@ def network_of(
     machine: Topology | Cluster,
     profile: Profile,
     helpers: Sequence[str] = (),
-    *,
-    peer_to_peer: bool = True,
-    apart: Sequence[int] = (),
+    reach: Reach = ALL_LINKS,
 ) -> Network:
-    """The network of a machine or of a cluster kept folded; `helpers` are devices that run agents beside the ranks.
-
-    Without `peer_to_peer` GPUs of one machine exchange data through the host's memory. `apart` numbers, for each rank
-    of a machine, the part that it belongs to: ranks of different parts speak over their NICs.
-    """
-    if isinstance(machine, Topology) and len(set(apart)) > 1:
+    """The network of a machine or of a cluster kept folded; `helpers` are devices that run agents beside the ranks."""
+    if isinstance(machine, Topology) and len(set(reach.apart)) > 1:
         machine = Cluster(machine, 1)
     if isinstance(machine, Cluster):
-        cluster = ClusterLinks(machine, profile, helpers, peer_to_peer=peer_to_peer, apart=apart)
+        cluster = ClusterLinks(machine, profile, helpers, reach)
         return _with_reduce_links(cluster.link_id, cluster.rates(), cluster.routes, cluster.agents(), profile)
-    router = Router(machine, peer_to_peer=peer_to_peer)
+    router = Router(machine, peer_to_peer=reach.peers)
     agents = [machine.device(gpu_id) for gpu_id in (*machine.gpu_ids, *helpers)]
     rates = effective_rates(machine.links, profile)
     ports = router.ports([agent.id for agent in agents])

@@ -71,6 +71,24 @@ class Route:
     slowest_kind: LinkKind | None
 
 
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How ranks of one machine reach each other and the network, beyond what links there are.
+
+    Without `peers` GPUs exchange data through the host's memory. `apart` numbers, for each rank, the part that it
+    belongs to: ranks of different parts speak over their NICs. With `pxn` a GPU sends to a NIC that only the host joins
+    to it through a GPU on NVLink that is nearer (NCCL's PXN).
+    """
+
+    peers: bool = True
+    apart: tuple[int, ...] = ()
+    pxn: bool = False
+
+
+ALL_LINKS = Reach()
+"""By the links alone."""
+
+
 class Router:
     """Routes of one topology; a route between two attachment points is searched once."""
 

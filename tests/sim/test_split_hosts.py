@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sim.engines import ENGINES
@@ -9,9 +11,10 @@ from sim.planners.options import Options
 from sim.predict import Simulator
 from sim.profile import nccl_constants
 from sim.workload import Workload
-from topo.changes import Put
+from topo.changes import Break, Put
 from topo.cluster import Cluster
 from topo.edit import edit, with_nodes
+from topo.errors import TopologyError
 from topo.load import load_topology
 from topo.topology import Topology
 
@@ -61,3 +64,46 @@ def test_a_machine_that_is_one_node_keeps_its_links() -> None:
     machine = load_topology("dgx-h100")
     run = Simulator(machine, nccl_constants(machine)).run(Workload("all_reduce", GIB), "ring")
     assert not [load.link for load in run.link_loads if "fabric" in load.link]
+
+
+def without(machine: Topology | Cluster, *names: str) -> Topology | Cluster:
+    for name in names:
+        machine = edit(machine, Break(name))
+    return machine
+
+
+FAR_NICS = tuple(f"mlx5_{index}" for index in range(4, 8))
+
+
+@pytest.mark.parametrize("disabled", [False, True])
+def test_what_nics_of_one_socket_carry_does_not_pass_the_other(disabled: bool) -> None:
+    """GPUs of the other socket send over a GPU beside the NIC (PXN); without it rings end where NICs are."""
+    options = whole((("NCCL_PXN_DISABLE", "1"),)) if disabled else Options()
+    run = Simulator(without(load_topology("dgx-h100", nodes=4), *FAR_NICS), options=options).run(
+        Workload("all_reduce", GIB), "ring"
+    )
+    assert run.limiting is not None
+    assert "fabric" in run.limiting.link
+    assert run.busbw_bytes_per_s == pytest.approx(200e9, rel=0.1), "four NICs of 50 GB/s"
+
+
+def test_a_broken_nic_is_none_to_the_planner() -> None:
+    """Broken, and not there at all: the same plan and the same time."""
+    broken = without(load_topology("dgx-h100", nodes=2), *FAR_NICS)
+    assert isinstance(broken, Cluster)
+    node = broken.node
+    gone = replace(
+        node,
+        devices=tuple(device for device in node.devices if device.id not in FAR_NICS),
+        links=tuple(link for link in node.links if not {link.src, link.dst} & set(FAR_NICS)),
+    )
+    runs = [
+        Simulator(machine).run(Workload("all_reduce", GIB), "ring") for machine in (broken, replace(broken, node=gone))
+    ]
+    assert runs[0].duration_s == runs[1].duration_s
+
+
+def test_without_any_nic_nodes_cannot_be_joined() -> None:
+    every = tuple(f"mlx5_{index}" for index in range(8))
+    with pytest.raises(TopologyError, match=r"links of all 8 NICs .* are broken"):
+        without(load_topology("dgx-h100", nodes=2), *every)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sim.algorithms import ALGORITHMS
 from sim.engines import ENGINES, engine, event, steady
 from sim.engines.network import network_of
+from sim.engines.routes import Reach
 from sim.planners.options import P2P_DISABLE, Options
 from sim.predict import Simulator
 from sim.profile import IDEAL
@@ -147,7 +148,7 @@ def test_without_peer_to_peer_nothing_is_faster(name: str) -> None:
 
 
 def test_what_hangs_below_no_processor_cannot_go_through_one() -> None:
-    network = network_of(synthetic(MACHINES[0]), IDEAL, peer_to_peer=False)
+    network = network_of(synthetic(MACHINES[0]), IDEAL, reach=Reach(peers=False))
     with pytest.raises(RouteError, match="keep p2p on"):
         engine("event")(
             Simulator(synthetic(MACHINES[0])).plan(Workload("all_reduce", MIB), "ring").schedule(),

@@ -94,6 +94,8 @@ class _Translation:
     def _below(self, parent: Device) -> Iterable[PciSpec | NicSpec]:
         """What hangs below a device; host bridges are folded into their CPU, as NCCL has no node for them."""
         for child_id in self._held.children.get(parent.id, ()):
+            if self._held.up_link[child_id].state != "active":
+                continue
             child = self._topology.device(child_id)
             if child.kind == "host_bridge":
                 yield from self._below(child)
