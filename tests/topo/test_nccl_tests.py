@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -312,7 +313,7 @@ def json_text(*results: dict) -> str:
 
 
 def test_json_gives_the_table_that_the_text_gives() -> None:
-    found = nccl_tests_json.read(json_text(JSON_RESULT, {**JSON_RESULT, "size": 0}))
+    found = nccl_tests_json.read(json_text(JSON_RESULT, {**JSON_RESULT, "size": 0, "count": 0}))
     (row,) = found.rows
     assert (row.out_of_place.time_s, row.out_of_place.busbw_bytes_per_s) == (1e-4, 18.35e9)
     assert (found.collective, found.num_ranks, found.num_iterations, found.nccl_version) == (
@@ -344,6 +345,40 @@ def test_json_keeps_single_iterations_and_says_whether_the_run_has_failed() -> N
 def test_json_that_cannot_be_read_is_refused(result: dict, complaint: str) -> None:
     with pytest.raises(CaptureError, match=complaint):
         nccl_tests_json.read(json_text(result))
+
+
+ODD = (None, "", [], {}, True, -1, 1.5, "1,048,576", "x", [1], {"a": 1}, 10**30)
+
+
+def places(value: object, at: tuple = ()) -> Iterator[tuple]:
+    """The way to every value within a JSON value."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield (*at, key)
+        yield from places(part, (*at, key))
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_json_that_was_edited_anywhere_is_refused_or_gives_its_own_numbers(odd: object) -> None:
+    single = {**JSON_RESULT, "out_of_place_per_iter": {"times_us": [100.0, 100.0]}}
+    text = json_text(single)
+    whole = nccl_tests_json.read(text).rows[0].out_of_place
+    for place in places(json.loads(text)):
+        document = json.loads(text)
+        inner = document
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = odd
+        try:
+            found = nccl_tests_json.read(json.dumps(document))
+        except CaptureError:
+            continue
+        for row in found.rows:
+            half = row.out_of_place
+            assert (half.time_s, half.algbw_bytes_per_s) == (
+                whole.time_s,
+                whole.algbw_bytes_per_s,
+            ) or row.num_bytes == 0
 
 
 def test_json_and_text_are_told_apart() -> None:
