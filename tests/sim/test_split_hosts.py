@@ -105,5 +105,5 @@ def test_a_broken_nic_is_none_to_the_planner() -> None:
 
 def test_without_any_nic_nodes_cannot_be_joined() -> None:
     every = tuple(f"mlx5_{index}" for index in range(8))
-    with pytest.raises(TopologyError, match=r"links of all 8 NICs .* are broken"):
+    with pytest.raises(TopologyError, match="none of the 8 NICs"):
         without(load_topology("dgx-h100", nodes=2), *every)

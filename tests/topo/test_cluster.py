@@ -154,8 +154,10 @@ def test_a_machine_without_ranks_and_ranks_that_are_not_there() -> None:
 def test_a_nic_without_a_path() -> None:
     node = preset("dgx-h100")
     cut = replace(node, links=tuple(link for link in node.links if "mlx5_" not in link.src + link.dst))
+    with pytest.raises(TopologyError, match="none of the 8 NICs"):
+        Cluster(cut, 2)
     with pytest.raises(RouteError, match="from GPU0 to a NIC"):
-        Cluster(cut, 2).nic_of(0)
+        Cluster(cut, 1).nic_of(0)
 
 
 def test_inactive_links_and_other_gpus_are_no_way_to_a_nic() -> None:
