@@ -234,7 +234,7 @@ class Cluster:
         """Why no NIC leads out of the node, and what to do."""
         on_pcie = [nic for nic in self.node.of_kind("nic") if _is_on_pcie(self.node, nic)]
         if on_pcie and all(self._port_rate(nic) is not None for nic in on_pcie):
-            return f"none of the {len(on_pcie)} NICs of {self._node_text} has a link that works: leave one to join nodes by"
+            return f"none of the {len(on_pcie)} NICs of {self._node_text} has a link that works: leave one"
         if on_pcie:
             names = ", ".join(nic.name for nic in on_pcie[:4]) + (" ..." if len(on_pcie) > 4 else "")
             return f"{self._node_text} does not say the rate of NIC {names}: state it, as in --fabric {EXAMPLE}"
