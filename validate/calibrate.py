@@ -150,12 +150,13 @@ def calibrate(
 def _refuse_twice(sets: Sequence[MeasurementSet]) -> None:
     """Refuse a set that another holds as well, or that holds its rows twice, under whatever source.
 
-    Tables round to hundredths of a microsecond, so that single rows of two runs may agree by chance; half of them do
-    not.
+    The same run may come as text and as JSON, which tell of different things and round differently: what counts is the
+    workload, the ranks, and the time to four digits. Single rows of two runs may agree in that by chance; half of them
+    do not.
     """
-    before: list[tuple[str, set[Measurement]]] = []
+    before: list[tuple[str, set[tuple[object, ...]]]] = []
     for one in sets:
-        rows = {replace(row, provenance="") for row in one.measurements}
+        rows = {(row.workload, row.num_ranks, row.algorithm, f"{row.median_s:.3e}") for row in one.measurements}
         again = len(one.measurements) - len(rows)
         if again and 2 * again >= len(rows):
             raise MeasurementError(f"{one.name} holds {counted(again, 'row')} twice: keep each once")
@@ -163,7 +164,7 @@ def _refuse_twice(sets: Sequence[MeasurementSet]) -> None:
             again = len(rows & others)
             if again and 2 * again >= min(len(rows), len(others)):
                 raise MeasurementError(
-                    f"{counted(again, 'row')} of {one.name} stand in {name} as well, to the last digit: "
+                    f"{counted(again, 'row')} of {one.name} stand in {name} as well, to four digits: "
                     "they would count twice, give one of the two"
                 )
         before.append((one.name, rows))

@@ -156,7 +156,11 @@ def test_rows_of_another_machine_or_unit_are_refused() -> None:
 
 def test_rows_count_once() -> None:
     rows = measured(slower(1.0))
-    copied = tuple(replace(row, provenance="copied") for row in rows.measurements)
+    # The same run as text and as JSON: other facts beside it, another rounding.
+    copied = tuple(
+        replace(row, provenance="copied", software=(), num_warmups=5, samples_s=(float(f"{row.median_s:.4g}"),))
+        for row in rows.measurements
+    )
     elsewhere = replace(rows, name="copy", measurements=copied)
     with pytest.raises(MeasurementError, match="12 rows of copy stand in run as well"):
         calibrate([rows, elsewhere], H100, "mine")
