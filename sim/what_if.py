@@ -95,10 +95,10 @@ class Outcome:
         nothing changed there is none.
         """
         own, other = bounds_of(self.prediction), bounds_of(self.baseline)
-        if own is not None and (self.prediction, self.plan) == (self.baseline, self.baseline_plan):
-            return 0.0, 0.0
         if own is None or other is None or self.delta is None:
             return None
+        if (self.prediction, self.plan) == (self.baseline, self.baseline_plan):
+            return 0.0, 0.0
         ratio = 1 + self.delta
         return ratio * math.exp(-math.hypot(own.below, other.above)) - 1, ratio * math.exp(
             math.hypot(own.above, other.below)
@@ -264,13 +264,13 @@ def _efficiency(row: Outcome, rows: Sequence[Outcome]) -> float | None:
 
 
 def scalings(rows: Sequence[Outcome]) -> tuple[Scaling, ...]:
-    """For each sweep over node counts, size and algorithm, how far scaling holds."""
+    """For each sweep over node counts, size and algorithm that runs on several of them, how far scaling holds."""
     groups: dict[tuple[str, int, str], list[Outcome]] = {}
     for row in rows:
         if row.variant.sweep and row.efficiency is not None:
             key = row.variant.sweep, row.prediction.workload.num_bytes, row.asked
             groups.setdefault(key, []).append(row)
-    return tuple(_scaling(group) for group in groups.values())
+    return tuple(_scaling(group) for group in groups.values() if len(group) > 1)
 
 
 def _scaling(group: Sequence[Outcome]) -> Scaling:

@@ -160,8 +160,8 @@ def test_ranges_are_shown_where_the_model_gives_them() -> None:
     ):
         ranged = replace(row, prediction=Ranged(*own), baseline=Ranged(*other))  # type: ignore[arg-type]
         assert ranged.delta_bounds == pytest.approx(expected)
-    same = priced("dgx1-v100", "nodes 1", profile="auto")[1]
-    assert same.delta_bounds == (0, 0)
+    own, same = priced("dgx1-v100", "nodes 1", profile="auto")
+    assert (own.delta_bounds, same.delta_bounds) == (None, (0, 0))
     assert "remark" not in what_if_table([base, row]).csv()
     assert EXTRAPOLATED in what_if_table([base, replace(row, extrapolated=True)]).csv()
 
@@ -206,6 +206,12 @@ def test_sweeps_over_nodes_break_for_each_algorithm() -> None:
     rows = priced("dgx-h100", "nodes 1,2", num_bytes=2**16, algorithm="ring,tree")
     assert [found.algorithm for found in scalings(rows)] == ["ring", "tree"]
     assert [row.efficiency for row in rows if row.variant.label == "nodes 1"] == [1, 1]
+
+
+def test_what_runs_on_one_count_alone_scales_nowhere() -> None:
+    rows = priced("dgx-h100", "nodes 1,2", num_bytes=2**20, algorithm="all", profile="auto")
+    assert {"ring", "nvls", "nvls-tree"} <= {row.asked for row in rows}
+    assert not {"nvls", "nvls-tree"} & {found.algorithm for found in scalings(rows)}
 
 
 def test_the_fastest_is_named_in_a_sentence_and_in_the_document() -> None:
