@@ -46,33 +46,40 @@ class Drawings:
             raise click.UsageError(f"--measured {self.measured} is drawn on a page or a plot: add --page or --plot")
 
     def write(self, simulator: Simulator, predictions: Sequence[Prediction], names: Sequence[str]) -> None:
-        """Draw the predictions, which were asked for by these names of algorithms, into all files."""
+        """Draw the predictions, which were asked for by these names of algorithms, into all files or into none."""
         from sim.measured import read_measured
         from sim.series import size_charts
 
         workload, num_ranks = predictions[0].workload, simulator.machine.num_ranks
         measured = () if self.measured is None else read_measured(self.measured, workload, num_ranks)
+        drawn: list[tuple[Path, str | bytes, str]] = []
         if self.page is not None:
             from sim.page.document import page
 
-            write_atomically(self.page, page(simulator, predictions, names, measured), "--page")
+            drawn.append((self.page, page(simulator, predictions, names, measured), "--page"))
         if self.trace is not None:
             from sim.trace import trace
 
             text, notes = trace(simulator, predictions, names)
-            write_atomically(self.trace, text, "--trace")
+            drawn.append((self.trace, text, "--trace"))
             for sentence in notes:
                 note(sentence)
         if self.plot is not None:
             title = f"{workload.collective} on {simulator.machine.name}, {counted(num_ranks, 'rank')}, simulated"
-            write_plot(self.plot, size_charts(predictions, measured, names), title)
+            drawn.append((self.plot, _plotted(self.plot, size_charts(predictions, measured, names), title), "--plot"))
+        for path, content, option in drawn:
+            write_atomically(path, content, option)
 
 
 def write_plot(path: Path, charts: Sequence[Chart], title: str) -> None:
     """Plot charts into a file whose suffix says how."""
+    write_atomically(path, _plotted(path, charts, title), "--plot")
+
+
+def _plotted(path: Path, charts: Sequence[Chart], title: str) -> bytes:
     from sim.plot import plot, plot_format
 
-    write_atomically(path, plot(charts, title, plot_format(path)), "--plot")
+    return plot(charts, title, plot_format(path))
 
 
 def plot_option(over: str) -> Callable[[Command], Command]:

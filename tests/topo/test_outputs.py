@@ -107,3 +107,10 @@ def test_labels_in_a_matrix_steer_no_terminal(tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "\x1b" not in shown.stdout
     assert shown.stdout.splitlines()[0].count("\t") >= len(gpus)
+
+
+def test_where_one_drawing_is_not_to_be_had_none_is_written(tmp_path: Path) -> None:
+    files = [str(tmp_path / name) for name in ("x.html", "x.json")]
+    many = ["simulate", "dgx-h100", "--nodes", "64", "--algorithm", "ring", "--size", "1G"]
+    assert "too many for a trace" in said(invoke(*many, "--page", files[0], "--trace", files[1]))
+    assert list(tmp_path.iterdir()) == []
