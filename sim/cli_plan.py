@@ -91,4 +91,4 @@ def _write_graphs(report: PlanReport, path: Path) -> None:
             f"{path} holds the graphs of the first of {len(wiring.domains)} parts into which NCCL splits this machine, "
             "but NCCL reads one file on all of them"
         )
-    write_atomically(path, render(graph_file(wiring)))
+    write_atomically(path, render(graph_file(wiring)), "--graph-xml")

@@ -114,3 +114,16 @@ def test_where_one_drawing_is_not_to_be_had_none_is_written(tmp_path: Path) -> N
     many = ["simulate", "dgx-h100", "--nodes", "64", "--algorithm", "ring", "--size", "1G"]
     assert "too many for a trace" in said(invoke(*many, "--page", files[0], "--trace", files[1]))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["simulate", "dgx-h100", "--size", "1M"], "--page"),
+        (["simulate", "dgx-h100", "--size", "1M"], "--trace"),
+        (["simulate", "dgx-h100", "--size", "1M"], "-o"),
+        (["plan", "dgx-h100", "--size", "1M"], "--graph-xml"),
+    ],
+)
+def test_a_full_disk_is_blamed_on_the_option_that_named_it(words: list[str], option: str) -> None:
+    assert f"{option} /dev/full: cannot be written" in said(invoke(*words, option, "/dev/full"))
