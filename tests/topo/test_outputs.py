@@ -119,9 +119,9 @@ def test_where_one_drawing_is_not_to_be_had_none_is_written(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "option"),
     [
-        (["simulate", "dgx-h100", "--size", "1M"], "--page"),
-        (["simulate", "dgx-h100", "--size", "1M"], "--trace"),
-        (["simulate", "dgx-h100", "--size", "1M"], "-o"),
+        (["simulate", STAR, "--algorithm", "ring", "--size", "1M"], "--page"),
+        (["simulate", STAR, "--algorithm", "ring", "--size", "1M"], "--trace"),
+        (["simulate", STAR, "--algorithm", "ring", "--size", "1M"], "-o"),
         (["plan", "dgx-h100", "--size", "1M"], "--graph-xml"),
     ],
 )
