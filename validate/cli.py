@@ -45,7 +45,7 @@ validate.add_command(verdicts)
     "--tolerance",
     type=click.FloatRange(0, 1e6),
     callback=finite,
-    help="Until LOW (default 0.25) or a change (default 0.05).",
+    help="Until LOW (default 0.25; 0.15 beyond 16 MiB where a range is predicted) or a change (default 0.05).",
 )
 @click.option(
     "--min-ratio",

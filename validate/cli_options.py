@@ -39,7 +39,7 @@ def measuring_options(
     iterations: int | None,
     warmups: int,
     timeout_s: float,
-    tolerance: float,
+    tolerance: float | None,
     most_tolerance: float = 1e6,
     called: str = "runs",
     iterations_help: str = "",
@@ -76,7 +76,7 @@ def measuring_options(
             type=click.FloatRange(0, most_tolerance),
             callback=finite,
             default=tolerance,
-            show_default=True,
+            show_default=tolerance is not None,
             help=tolerance_help,
         ),
     )

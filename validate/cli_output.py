@@ -13,7 +13,7 @@ from topo.cli_common import Output, note
 from topo.jsonio import encode, encode_document, to_plain
 from topo.table import Table
 from validate import sentences
-from validate.compare import CHANGE_TOLERANCE, TOLERANCE, changes, differences
+from validate.compare import CHANGE_TOLERANCE, changes, differences
 from validate.documents import SCHEMA, Hints, MeasurementSet, read_measurements
 from validate.held_out import held_out
 from validate.predicting import hold_against
@@ -101,8 +101,7 @@ def print_comparison(file: Path, hints: Hints, against: Against, output: Output)
     """Print FILE beside the prediction; the exit status: 1 for a finding in FILE and for a LOW row."""
     found = _read(file, hints)
     machine = against.machine
-    within = TOLERANCE if against.tolerance is None else against.tolerance
-    comparisons = hold_against(found, machine, against.profile, against.algorithm, within, against.min_ratio)
+    comparisons = hold_against(found, machine, against.profile, against.algorithm, against.tolerance, against.min_ratio)
     used = comparisons[0].prediction.profile if comparisons else None
     name = found.measurements[0].workload.collective if found.measurements else None
     head = {
@@ -111,7 +110,7 @@ def print_comparison(file: Path, hints: Hints, against: Against, output: Output)
         "collective": name,
         "num_ranks": machine.num_ranks,
         "profile": used,
-        "tolerance": within,
+        "tolerance": against.tolerance,
         "min_ratio": against.min_ratio,
         "remarks": list(found.remarks),
         "findings": list(found.findings),

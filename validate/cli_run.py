@@ -36,7 +36,13 @@ from validate.cli_options import measuring_options, rank_options
 @click.option("--protocol", "protocols", multiple=True, metavar="LIST", help="Force NCCL's: ll, ll128, simple.")
 @click.option("--cuda-graph", is_flag=True, help="Measure replays of a CUDA graph, without launches of kernels.")
 @click.option("--chunks", type=click.IntRange(min=1), help="Pipeline chunks per tree or server.")
-@measuring_options(iterations=20, warmups=5, timeout_s=300, tolerance=0.25)
+@measuring_options(
+    iterations=20,
+    warmups=5,
+    timeout_s=300,
+    tolerance=None,
+    tolerance_help="Until LOW or HIGH (default 0.25; 0.15 beyond 16 MiB where a range is predicted).",
+)
 @click.option("--dtype", "-d", default="float32", show_default=True, help="Type of the elements.")
 @click.option("--reduction", default="sum", show_default=True, help="sum, avg, min or max.")
 @click.option(

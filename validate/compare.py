@@ -17,8 +17,14 @@ from validate.words import counted
 Verdict = Literal["OK", "LOW", "HIGH"]
 Change = Literal["SAME", "SLOWER", "FASTER"]
 
-TOLERANCE = 0.25
-"""How far a prediction may be from the measurement before that is called LOW or HIGH."""
+TOLERANCE, RATE_TOLERANCE = 0.25, 0.15
+"""How far a prediction, beyond its own range, may be from the measurement before that is called LOW or HIGH.
+
+The second holds where a rate decides and its range is known: of the healthy published runs no more than 3 % of the rows
+are LOW then (`topo validate verdicts`), and a quarter less speed than the worst that is expected is seen.
+"""
+RATE_DECIDES_BYTES = 16 * 2**20
+"""Beyond this size nearly all of a time is bytes over a rate."""
 
 CHANGE_TOLERANCE = 0.05
 """How far two medians may be apart before that is called a change."""
@@ -165,6 +171,12 @@ class Comparison:
         return low_s is not None and high_s is not None and low_s <= self.prediction.duration_s <= high_s
 
 
+def tolerance_for(prediction: Prediction) -> float:
+    """The tolerance of a row where nobody asks for another."""
+    rates = prediction.low_s is not None and prediction.workload.num_bytes > RATE_DECIDES_BYTES
+    return RATE_TOLERANCE if rates else TOLERANCE
+
+
 def _range_of(prediction: Prediction) -> tuple[float, float]:
     """The fastest and slowest time that the prediction itself holds possible; its time alone where it states none."""
     fastest_s, slowest_s = (getattr(prediction, name, None) for name in ("low_s", "high_s"))
@@ -174,11 +186,14 @@ def _range_of(prediction: Prediction) -> tuple[float, float]:
 def compare(
     predictions: Sequence[Prediction],
     measurements: Sequence[Measurement],
-    tolerance: float = TOLERANCE,
+    tolerance: float | None = None,
     min_ratio: float | None = None,
     num_nodes: int = 1,
 ) -> tuple[Comparison, ...]:
-    """Each measurement beside the prediction in the same place; MeasurementError where they are of different things."""
+    """Each measurement beside the prediction in the same place; MeasurementError where they are of different things.
+
+    Without a `tolerance` each row has its own.
+    """
     if len(predictions) != len(measurements):
         many = f"{counted(len(predictions), 'prediction')} for {counted(len(measurements), 'measurement')}"
         raise MeasurementError(f"{many}: give one each")
@@ -195,7 +210,14 @@ def compare(
                 f"a measurement of {there.collective}, {there.num_bytes} bytes, {ranks[1]}"
             )
     return tuple(
-        Comparison(*pair, tolerance, min_ratio, num_nodes) for pair in zip(predictions, measurements, strict=True)
+        Comparison(
+            prediction,
+            measurement,
+            tolerance_for(prediction) if tolerance is None else tolerance,
+            min_ratio,
+            num_nodes,
+        )
+        for prediction, measurement in zip(predictions, measurements, strict=True)
     )
 
 

@@ -10,7 +10,7 @@ from sim.algorithms import ALGORITHMS
 from sim.plan import in_order
 from topo.errors import MeasurementError, NameChoiceError, TopoError
 from validate.as_run import Simulators
-from validate.compare import TOLERANCE, Comparison, compare
+from validate.compare import Comparison, compare
 from validate.request import BUILTIN, NCCL_ALGORITHMS, Request, Way
 from validate.sharing import taking
 from validate.words import counted
@@ -78,7 +78,8 @@ class Predictor:
         if predicted is None or predicted.duration_s <= 0:
             return None
         num_nodes = getattr(self.simulator.machine, "count", 1) if self.simulator else 1
-        return Comparison(predicted, found, self.request.tolerance, self.request.min_ratio, num_nodes)
+        (row,) = compare([predicted], [found], self.request.tolerance, self.request.min_ratio, num_nodes)
+        return row
 
     def _plan(self, workload: Workload, name: str) -> Plan:
         if self.simulator is not None:
@@ -138,7 +139,7 @@ def hold_against(
     machine: Topology | Cluster,
     profile: Profile | None = None,
     algorithm: str | None = None,
-    tolerance: float = TOLERANCE,
+    tolerance: float | None = None,
     min_ratio: float | None = None,
 ) -> tuple[Comparison, ...]:
     """Every measurement beside its prediction on the machine.

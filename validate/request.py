@@ -11,7 +11,6 @@ from sim.algorithms import ALGORITHMS
 from sim.workload import Workload
 from topo.errors import MeasurementError, NameChoiceError
 from validate.backends import BUILTIN_IN_PARTS
-from validate.compare import TOLERANCE
 from validate.jobs import BackendName
 from validate.measurement import Setting
 from validate.words import counted
@@ -83,7 +82,7 @@ class Request:
     num_iterations: int = 20
     num_warmups: int = 5
     timeout_s: float = 300.0
-    tolerance: float = TOLERANCE
+    tolerance: float | None = None
     executor: Executor = "auto"
     protocols: tuple[str, ...] = ()
     graph: bool = False

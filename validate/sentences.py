@@ -99,7 +99,10 @@ def legend(comparisons: Sequence[Comparison]) -> list[str]:
     if asked is not None:
         within = f"LOW: measured slower than {asked:.0%} of the predicted speed"
     else:
-        within = f"OK within {comparisons[0].tolerance:.0%}; LOW: measured slower than predicted"
+        tolerances = sorted({row.tolerance for row in comparisons})
+        most = " to ".join(f"{share:.0%}" for share in dict.fromkeys((tolerances[0], tolerances[-1])))
+        beyond = " of the predicted range" if any(row.prediction.low_s is not None for row in comparisons) else ""
+        within = f"OK within {most}{beyond}; LOW: measured slower than that"
     spread = any(row.measurement.relative_spread is not None for row in comparisons)
     return [
         f"error % = predicted / measured - 1, {within}; HIGH: measured faster than predicted, the prediction is too "
