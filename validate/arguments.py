@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -50,7 +51,7 @@ class RunArguments:
     dtype: str
     reduction: str
     timeout: float
-    tolerance: float
+    tolerance: float | None
     min_ratio: float | None
     retries: int
     profile: str
@@ -96,11 +97,15 @@ class Prepared:
 
     @property
     def line(self) -> str:
-        """The line that would start the processes."""
+        """The line that would start the processes; for several nodes one for each launcher."""
         from validate.launch import command_of
+        from validate.many_nodes import lines
         from validate.members import worker_command
 
         variables = [f"{name}={shlex.quote(value)}" for name, value in self.environment.items()]
+        num_nodes = getattr(self.machine, "count", 1)
+        if self.place is None and self.request.backend == "nccl" and num_nodes > 1:
+            return lines(sys.argv[1:], num_nodes, self.request.num_ranks // num_nodes)
         if self.place is not None:
             where = f"# rank {self.place.rank} of {self.place.num_ranks} by {self.place.launcher}, meeting at "
             return f"{where}{self.place.meeting}\n{' '.join((*variables, *worker_command(Path('FOLDER'))))}\n"
@@ -120,7 +125,7 @@ def prepare(arguments: RunArguments, sizes: tuple[int, ...], note: Note) -> Prep
     chosen, machine, num_gpus = _place(arguments, place, note)
     name = collective_of(arguments.collective).name
     num_ranks = _num_ranks(arguments, place, machine, num_gpus if chosen == "nccl" else None, note)
-    if chosen == "nccl" and place is None and arguments.nodes > 1:
+    if chosen == "nccl" and place is None and arguments.nodes > 1 and not arguments.dry_run:
         raise EnvironmentMissing(
             f"--nodes {arguments.nodes} is measured by processes on all of them: start this command once per GPU by "
             "srun, mpirun or torchrun (see docs/validate.md)"
@@ -136,7 +141,7 @@ def prepare(arguments: RunArguments, sizes: tuple[int, ...], note: Note) -> Prep
         request,
         machine,
         None if machine is None else load_profile(arguments.profile, machine),
-        _multi_rank(num_ranks, num_gpus) if chosen == "nccl" and place is None else {},
+        _multi_rank(num_ranks, num_gpus) if chosen == "nccl" and place is None and num_gpus else {},
         place,
         gates=arguments.topology is not None or arguments.min_ratio is not None,
     )
@@ -195,7 +200,7 @@ def _place(
     found = num_gpus()
     if arguments.backend == "auto" and found < (1 if place else 2):
         return "gloo", machine, found
-    if found < 1:
+    if found < 1 and not (arguments.dry_run and machine is not None):
         raise EnvironmentMissing("torch finds no GPU, which --backend nccl needs: use --backend gloo")
     if machine is None and place is None:
         machine = _this_machine(note)
