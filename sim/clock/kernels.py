@@ -113,7 +113,7 @@ def _tree_ll128(v: Values) -> Floats:
     inside, between = 2 * (jobs.ranks_per_node - 1), 2 * _levels(jobs)
     hops = inside * v["tree_ll128_hop"] * v["ll128_hop"] + between * v["net_ll128"]
     chunk = np.minimum(jobs.chunk_bytes, jobs.num_bytes / jobs.num_channels)
-    fill = v["tree_ll128_fill"] * (inside + between) * chunk / (rate / jobs.num_channels)
+    fill = (v["tree_ll128_fill"] * inside + v["tree_ll128_away"] * between) * chunk / (rate / jobs.num_channels)
     return v["launch"] + hops + fill + jobs.num_bytes / rate
 
 
