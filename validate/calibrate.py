@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -38,11 +39,20 @@ LEARNED = 0.1
 """A term that the rows tell less of than this share of its prior variance stays what the shipped profile says."""
 OUTLIER = 1.5
 """A row that many times slower or faster than the fit is no noise."""
+UNLIKE = 0.08
+"""A regime whose rows the fit misses by more than this (median, logarithm) is not what the prior holds possible."""
+FREER = 4.0
+"""By so much further may terms go then."""
 NUM_RESAMPLES = 40
 CONFIDENCE = (0.025, 0.975)
 BAND = (0.1, 0.9)
 MOST_ERROR = 0.5
 """A fit that misses half of the rows left out by more than this share explains nothing."""
+_DECIDES = {
+    "latency": "latencies decide (to 64 KiB)",
+    "knee": "both decide (to 16 MiB)",
+    "bandwidth": "rates decide (beyond 16 MiB)",
+}
 NEEDED = {"latency": "launch and hop latencies", "bandwidth": "shares of links and networks"}
 """What sizes of a regime identify: without any the profile would repeat the shipped one there."""
 
@@ -119,9 +129,11 @@ def calibrate(
     jobs = _jobs(machine, base.kernels, [row for _, row in rows])
     measured = np.array([row.median_s for _, row in rows])
     prior = np.array(base.kernels.values)
-    found = fit(jobs, measured, prior, spreads(machine=True))
+    spread, unlike = _spread(jobs, measured, prior)
+    said += unlike
+    found = fit(jobs, measured, prior, spread)
     said += doubts(jobs, measured, prior, machine.name)
-    without = _left_out(jobs, measured, prior, found.values)
+    without = _left_out(jobs, measured, prior, spread, found.values)
     fitted_rows = tuple(
         FittedRow(source, row.workload.collective, row.algorithm, row.workload.num_bytes, row.median_s, float(time))
         for (source, row), time in zip(rows, without, strict=True)
@@ -142,7 +154,7 @@ def calibrate(
         seen_kernels=tuple(sorted({*base.kernels.seen_kernels, *shown_by(jobs)})),
     )
     profile = replace(base, name=name, provenance=kernels.provenance, kernels=kernels)
-    calibration = Calibration(profile, _learned(jobs, measured, prior, found), fitted_rows, tuple(said))
+    calibration = Calibration(profile, _learned(jobs, measured, prior, spread, found), fitted_rows, tuple(said))
     _require_explained(calibration, machine)
     return calibration
 
@@ -156,7 +168,9 @@ def _refuse_twice(sets: Sequence[MeasurementSet]) -> None:
     """
     before: list[tuple[str, set[tuple[object, ...]]]] = []
     for one in sets:
-        rows = {(row.workload, row.num_ranks, row.algorithm, f"{row.median_s:.3e}") for row in one.measurements}
+        rows: set[tuple[object, ...]] = {
+            (row.workload, row.num_ranks, row.algorithm, f"{row.median_s:.3e}") for row in one.measurements
+        }
         again = len(one.measurements) - len(rows)
         if again and 2 * again >= len(rows):
             raise MeasurementError(f"{one.name} holds {counted(again, 'row')} twice: keep each once")
@@ -246,23 +260,43 @@ def _operation(plan: NcclPlan, row: Measurement) -> Operation:
     return operation_of(plan, work.collective, work.num_bytes, choice)
 
 
-def _left_out(jobs: Jobs, measured: Floats, prior: Floats, start: Floats) -> Floats:
+def _spread(jobs: Jobs, measured: Floats, prior: Floats) -> tuple[Floats, list[str]]:
+    """How far terms may go from the shipped ones, and a sentence on each regime for which that is further than usual.
+
+    Rows far from what the prior holds possible weigh little, which is right for a few and wrong where a whole regime
+    agrees with itself: then it is the machine that is unlike others, and its profile has to follow it.
+    """
+    spread = spreads(machine=True)
+    ratios = measured / times_s(fit(jobs, measured, prior, spread).values, jobs)
+    said = []
+    for regime in REGIMES:
+        here = ratios[[regime_of(num_bytes) == regime for num_bytes in jobs.num_bytes]]
+        if len(here) and abs(math.log(float(np.median(here)))) > UNLIKE:
+            times = f"{float(np.median(here)):.2f} times"
+            said.append(
+                f"{counted(len(here), 'row')} where {_DECIDES[regime]} took {times} what such a machine is known for: "
+                "fitted all the same, topo validate compare says what may be wrong with it"
+            )
+    return (spread * FREER if said else spread), said
+
+
+def _left_out(jobs: Jobs, measured: Floats, prior: Floats, spread: Floats, start: Floats) -> Floats:
     """Each row's time by the fit to all others: what is held back judges the fit."""
     times = np.empty(len(jobs))
     for row in range(len(jobs)):
         others = np.flatnonzero(np.arange(len(jobs)) != row)
-        found = fit(jobs.take(others), measured[others], prior, spreads(machine=True), start=start)
+        found = fit(jobs.take(others), measured[others], prior, spread, start=start)
         times[row] = times_s(found.values, jobs.take(np.array([row])))[0]
     return times
 
 
-def _learned(jobs: Jobs, measured: Floats, prior: Floats, found: Fitted) -> tuple[LearnedTerm, ...]:
+def _learned(jobs: Jobs, measured: Floats, prior: Floats, spread: Floats, found: Fitted) -> tuple[LearnedTerm, ...]:
     """Terms that the rows tell something of, with intervals by resampling rows (seeded: the same rows, the same)."""
     chance = np.random.default_rng(0)
     draws = []
     for _ in range(NUM_RESAMPLES):
         rows = chance.integers(0, len(jobs), len(jobs))
-        again = fit(jobs.take(rows), measured[rows], prior, spreads(machine=True), start=found.values)
+        again = fit(jobs.take(rows), measured[rows], prior, spread, start=found.values)
         draws.append(again.values)
     low, high = np.quantile(np.array(draws), CONFIDENCE, axis=0)
     return tuple(
@@ -302,6 +336,7 @@ def _bands(rows: Sequence[FittedRow], shipped: Sequence[Band], *, several: bool)
         ratios = [row.ratio for row in rows if regime_of(row.num_bytes) == regime]
         if len(ratios) >= FEWEST_SIZES:
             low, high = np.quantile(ratios, BAND)
-            bands.append(Band(regime, bool(several), float(low), float(high), len(ratios)))
+            # What is predicted lies in its own range, wherever few rows happen to lie.
+            bands.append(Band(regime, bool(several), min(float(low), 1.0), max(float(high), 1.0), len(ratios)))
     own = {(band.regime, band.several_nodes) for band in bands}
     return (*bands, *(band for band in shipped if (band.regime, band.several_nodes) not in own))

@@ -65,6 +65,28 @@ def test_a_machine_that_is_different_is_learned() -> None:
     assert found.profile.kernels.value("ll_hop.volta") == fitted(H100).kernels.value("ll_hop.volta")  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize("share", [0.75, 1.3, 1.6])
+@pytest.mark.parametrize("from_bytes", [0, 1 << 25])
+def test_a_machine_unlike_all_others_is_followed_and_said_to_be(share: float, from_bytes: int) -> None:
+    """Rows that agree with each other are no outliers; what is predicted lies in its own range."""
+    healthy = measured(fitted(H100), tuple(1 << power for power in range(10, 33)))
+    rows = tuple(
+        replace(row, samples_s=tuple(share * time for time in row.samples_s))
+        if row.workload.num_bytes >= from_bytes
+        else row
+        for row in healthy.measurements
+    )
+    found = calibrate([MeasurementSet("run", rows)], H100, "mine")
+    assert [remark for remark in found.remarks if "rates decide" in remark]
+    simulator = Simulator(H100, found.profile)
+    for row in rows[-4:]:
+        run = simulator.run(row.workload)
+        assert run.duration_s == pytest.approx(row.median_s, rel=0.06)
+        assert run.low_s is not None
+        assert run.high_s is not None
+        assert run.low_s <= run.duration_s <= run.high_s
+
+
 def test_three_sizes_are_enough_and_the_same_rows_give_the_same() -> None:
     rows = measured(slower(1.2), (1 << 10, 1 << 20, 1 << 32))
     once, again = (calibrate([rows], H100, "mine") for _ in range(2))
