@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from sim.planners import AUTO
 from sim.planners.options import Options
 from topo.errors import TopoError
 
@@ -104,6 +105,8 @@ class Simulators:
     def run(self, found: Measurement, algorithm: str) -> Prediction:
         """The prediction of what was measured."""
         fixed = fixed_by(found, self.compute_capability)
+        if algorithm == AUTO:
+            fixed = (*fixed, *self._of_old_version(found, fixed))
         usual = self._run(found, algorithm, fixed)
         opened = either_way_of(found)
         if not opened:
@@ -121,6 +124,23 @@ class Simulators:
             if not fixed:
                 raise
             return self.under(()).run(found.workload, algorithm)
+
+    def _of_old_version(self, found: Measurement, fixed: Pairs) -> Pairs:
+        """What an NCCL chose whose cost model is another one, as settings; nothing where it is that of the planner."""
+        from validate.published.old_nccl import SINCE, as_chosen_by
+
+        version, names = version_of(found), dict(fixed)
+        nccl = None if version is None or version >= SINCE else self.under(fixed).planner.nccl
+        if nccl is None or {"NCCL_ALGO", "NCCL_PROTO"} & set(names):
+            return ()
+        work = found.workload
+        try:
+            chosen = as_chosen_by(nccl, version).choose(
+                work.collective, work.num_bytes, dtype=work.dtype, reduction=work.reduction
+            )
+        except TopoError:
+            return ()
+        return ("NCCL_ALGO", chosen.algorithm), ("NCCL_PROTO", chosen.protocol)
 
     def under(self, fixed: Pairs) -> Simulator:
         """The simulator under these variables."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sim.workload import Workload
@@ -9,6 +11,7 @@ from topo.load import load_topology
 from validate.as_run import Simulators, fixed_by
 from validate.measurement import Measurement, Setting
 
+POWERS = (12, 16, 20, 22, 24, 28)
 LARGE = Workload("all_reduce", 64 << 20)
 
 
@@ -56,6 +59,18 @@ def test_a_way_that_a_setting_opens_is_taken_and_one_that_it_closes_is_not() -> 
     opened, closed = (measured(("NCCL_P2P_LEVEL", level)) for level in ("SYS", "LOC"))
     assert apart.run(opened, "ring").duration_s < apart.run(measured(), "ring").duration_s
     assert switched.run(closed, "ring") == switched.run(measured(), "ring")
+
+
+def test_an_old_nccl_chose_by_another_cost_model() -> None:
+    machine = Simulators(load_topology("dgx-h100", nodes=32), None)
+    old, new = (
+        [machine.run(replace(found, workload=Workload("all_reduce", 1 << power)), "auto").protocol for power in POWERS]
+        for found in (measured(software=(Setting("nccl", version),)) for version in ("2.8.4", "2.20.5"))
+    )
+    assert "ll128" in new
+    assert "ll128" not in old
+    forced = measured(("NCCL_PROTO", "LL128"), software=(Setting("nccl", "2.8.4"),))
+    assert machine.run(forced, "auto").protocol == "ll128"
 
 
 def test_few_channels_are_predicted_to_be_slow() -> None:
