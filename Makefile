@@ -49,8 +49,8 @@ endef
 
 demo: setup
 	$(call show,The topology behind an nvidia-smi capture: 8 GPUs on NVSwitch with 10 NICs,discover --from examples/dgx-h100-topo-m.txt)
-	$(call show,What an all-reduce costs on such a box by ring and tree and parameter server (simulated),simulate dgx-h100 --algorithm all -b 1K -e 1G -f 4)
-	$(call show,Predicted beside measured on this machine: three schedules and the built-in on 4 processes,validate run --backend gloo --ranks 4 -b 64K -e 16M -f 16)
+	$(call show,What an all-reduce costs on such a box by ring and tree and parameter server and more (simulated),simulate dgx-h100 --algorithm all -b 1K -e 1G -f 4)
+	$(call show,Predicted beside measured on 4 processes of this machine: schedules and the built-in,validate run --backend gloo --ranks 4 -b 64K -e 16M -f 16)
 
 test: setup
 	$(RUN) -m pytest -n auto --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)

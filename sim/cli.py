@@ -27,7 +27,7 @@ from topo.cli_common import Output, TopologyArgument, note, output_options, topo
 )
 @profile_option
 @click.option("--dtype", default="float32", show_default=True, help="Type of the elements.")
-@size_options("1K", "1G", 8)
+@size_options("1K", "1G", 4)
 @drawing_options
 @output_options("table", "json", "csv", "md")
 def simulate(

@@ -11,6 +11,7 @@ from sim.predict import auto_candidates
 from sim.profile import IDEAL
 from topo.cli_common import Column, Table
 from topo.errors import UnitError
+from topo.finding import INCONSISTENT
 from topo.topology import Topology
 from topo.units import format_size
 from topo.words import counted
@@ -59,6 +60,10 @@ def notes_before(simulator: Simulator, names: Sequence[str], collective: str) ->
     """What the user should know of the plans by algorithms of these names, in sentences."""
     notes = list(simulator.planner_of(names[0], collective).notes)
     machine = simulator.machine if isinstance(simulator.machine, Topology) else simulator.machine.node
+    odd = [finding.sentence for finding in machine.findings if finding.rule == INCONSISTENT]
+    if odd:
+        more = f" (and {len(odd) - 1} more, see topo show)" if len(odd) > 1 else ""
+        notes.append(f"{machine.name} contradicts itself, so these times are of what was made of it: {odd[0]}{more}")
     if not machine.complete:
         notes.append(
             f"{machine.name} is shown only in part: what its capture does not show takes no part in these times"

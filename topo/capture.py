@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from topo.capture_nvml import capture_nvml
+from topo.captures import LOG_FILE
 from topo.commands import RawText, run_command
 from topo.errors import CaptureError
 from topo.redact import Redactor
@@ -46,7 +47,6 @@ COMMANDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 """What is run, and the file that --save-capture keeps its text in."""
 
 SYSFS_FILE = "sysfs.json"
-LOG_FILE = "capture-log.txt"
 
 SYSFS_FILES = (
     "sys/devices/system/node/node[0-9]*/cpulist",

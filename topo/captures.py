@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from topo.readers import Reader
     from topo.topology import Topology
 
+LOG_FILE = "capture-log.txt"
+"""What a saved capture holds beside its texts: which commands ran, and how they ended."""
+
+_OF_GPUS = re.compile(r"\bNVIDIA\b|\bTesla\b|\bGPU ?\d")
+"""What a text says that is meant to tell of GPUs."""
+
 SMI_ERRORS = re.compile(
     r"^.*(?:NVIDIA-SMI has failed|No devices were found|Failed to initialize NVML|Failed to run topology matrix"
     r"|Unable to determine the device handle|Topology does not contain any PU|command not found"
@@ -146,8 +152,12 @@ class Captures:
                 yield Finding("unread", "note", f"{output.title} is left out: {output.problem}", evidence)
         for _, quote in self.error_messages():
             yield Finding("unread", "note", f"a command failed: {quote}", (quote,))
-        for text in self.texts:
-            if not self._is_used(text) and (sentence := not_read(text.content)):
+        failed = [text for text, _ in self.error_messages()]
+        for text in sorted(self.texts, key=lambda text: text.name or text.source):
+            if self._is_used(text) or text in failed or text.name == LOG_FILE:
+                continue
+            sentence = not_read(text.content) or (_OF_GPUS.search(text.content) and "in no known format")
+            if sentence:
                 yield Finding("unread", "note", f"{text.name or text.source} is left out: {sentence}")
 
     def error_messages(self) -> Iterator[tuple[Text, Quote]]:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from topo import catalog
-from topo.capture import COMMANDS, LOG_FILE, Capture, RawText, capture, read_sysfs, run_command, save
+from topo.capture import COMMANDS, Capture, RawText, capture, read_sysfs, run_command, save
+from topo.captures import LOG_FILE
 from topo.errors import CaptureError
 from topo.load import load_topology, read_capture
 from topo.readers import sysfs

@@ -216,7 +216,7 @@ def _compute_capability(device: Device) -> int:
     if stated is None:
         raise TopologyError(
             f"the model of {device.id} is unknown, but NCCL's choices hang on its compute capability: add the names "
-            "of the GPUs (nvidia-smi --query-gpu=name --format=csv) or take an NCCL topology file"
+            "of the GPUs (the output of nvidia-smi -L in the same folder) or take an NCCL topology file"
         )
     return stated
 
