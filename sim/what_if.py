@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sim.cases import Case, changed
 from sim.engines import ENGINES
-from sim.planners import AUTO
+from sim.planners import AUTO, TOPOLOGY
 from topo.change_verbs import named_changes
 from topo.changes import Change, Nodes, naming, require_consistent
 from topo.errors import ChangeError
@@ -26,6 +26,9 @@ BASELINE = "baseline"
 
 BREAKS_BELOW = 0.9
 """The share of a sweep's first busbw below which scaling has broken."""
+
+POOREST_FIRST = ("ideal", "nccl-constants", "nccl-fitted")
+"""The profiles that `auto` takes, by how much has to be known of a machine."""
 
 Words = tuple[tuple[str, Change], ...]
 
@@ -191,8 +194,34 @@ def _by_count(base: Case, label: str, words: Words) -> Iterable[Variant]:
 def made_ready(
     cases: Iterable[Variant], workload: Workload, profile: str, engine: str, planner: str
 ) -> tuple[Priced, ...]:
-    """Each variant with its simulator and the algorithms that its case names; `all` are those that it can run."""
-    return tuple(_made_ready(variant, workload, profile, engine, planner) for variant in cases)
+    """Each variant with its simulator and the algorithms that its case names; `all` are those that it can run.
+
+    Like is compared with like: where `auto` would plan or time some of them otherwise than the others (a change names
+    GPUs whose model the capture does not show), all are planned and timed as the poorest known one is.
+    """
+    variants = tuple(cases)
+    found = tuple(_made_ready(variant, workload, profile, engine, planner) for variant in variants)
+    poorest = min((priced.simulator.profile.name for priced in found), key=_place_of)
+    planners = {_planner_of(priced) for priced in found}
+    alike = poorest if profile == AUTO else profile, TOPOLOGY if planner == AUTO and len(planners) > 1 else planner
+    if all(_is_planned_as(priced, *alike) for priced in found):
+        return found
+    return tuple(_made_ready(variant, workload, alike[0], engine, alike[1]) for variant in variants)
+
+
+def _place_of(profile: str) -> int:
+    """Where a profile stands among those that `auto` takes, the poorest first."""
+    return POOREST_FIRST.index(profile) if profile in POOREST_FIRST else len(POOREST_FIRST)
+
+
+def _planner_of(priced: Priced) -> str:
+    with _blaming(priced.variant):
+        return priced.simulator.planner.name
+
+
+def _is_planned_as(priced: Priced, profile: str, planner: str) -> bool:
+    named = priced.simulator.profile.name == profile or profile not in POOREST_FIRST
+    return named and planner in (AUTO, _planner_of(priced))
 
 
 def _made_ready(variant: Variant, workload: Workload, profile: str, engine: str, planner: str) -> Priced:

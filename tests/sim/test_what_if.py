@@ -18,6 +18,7 @@ from sim.planners.options import P2P_DISABLE, Options
 from sim.what_if import BASELINE, Outcome, bounds_of, made_ready, outcomes, scalings, variants
 from sim.what_if_report import EXTRAPOLATED, percent, what_if_table
 from sim.workload import Workload
+from tests.topo.machine_texts import all_to_all, matrix
 from topo.change_verbs import named_changes
 from topo.cli import main
 from topo.cluster import Cluster
@@ -311,3 +312,13 @@ def test_a_change_is_priced_without_torch_or_networkx(tmp_path: Path) -> None:
 def test_changes_are_refused_before_anything_is_priced() -> None:
     with pytest.raises(ChangeError):
         variants(Case(preset("dgx-h100")), ["p2p off", "p2p perhaps"])
+
+
+def test_a_machine_of_unknown_gpus_is_compared_with_itself_alike(tmp_path: Path) -> None:
+    """What a matrix alone shows is planned by its links; a change that names GPUs must not bring NCCL's planner in."""
+    box = tmp_path / "box.txt"
+    box.write_text(matrix(all_to_all(4, "PIX")), encoding="utf-8")
+    rows = document(
+        str(box), "--size", "1G", "--change", "replace gpu with a100", "--change", "scale pcie bandwidth x0.5"
+    )["rows"]
+    assert {(row["profile"], row["planner"]) for row in rows} == {("nccl-constants", "topology")}
