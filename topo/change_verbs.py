@@ -208,6 +208,7 @@ def _server(rest: str) -> tuple[Change, ...] | None:
 
 VERBS: Mapping[str, Verb] = {
     "break": Verb("break PART", "links that carry nothing any more", "break GPU0-GPU1", _break),
+    "remove": Verb("remove PART", "the same: a NIC, say, that is not there", "remove mlx5_1", _break),
     "lanes": Verb("lanes PART=N", "so many lanes, each as fast as before", "lanes GPU3-NVS0=11", _lanes),
     "scale": Verb(
         "scale PART bandwidth|latency xFACTOR", "faster or slower links", "scale nvlink bandwidth x0.5", _scale
