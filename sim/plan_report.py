@@ -74,7 +74,7 @@ def plan_text(report: PlanReport) -> str:
         "".join(f"{line}\n" for line in _channel_lines(report.plan)),
         "".join(f"{line}\n" for line in socket_lines(report.sockets)),
         choices_table(report).text(terminal=False),
-        "".join(f"{line}\n" for line in _switch_lines(report.switches)),
+        "".join(f"{line}\n" for line in _switch_lines(report.switches) if len(report.decisions) > 1),
         "".join(f"{line}\n" for line in _estimate_lines(report)),
     ]
     return "\n".join(part for part in parts if part)

@@ -84,7 +84,7 @@ def topology_argument(command: Command) -> Command:
 
     options = (
         click.argument("topology"),
-        click.option("--nodes", type=click.IntRange(min=1), default=1, help="How often the node stands."),
+        click.option("--nodes", type=click.IntRange(min=1), default=1, help="Number of such nodes."),
         click.option("--gpus", metavar="LIST", help="GPUs that take part, such as 0-3,6 (default: all)."),
         click.option("--fabric", metavar="TEXT", help=FABRIC_HELP),
     )

@@ -12,7 +12,7 @@ from topo.cli_common import Output, TopologyArgument, note, write_atomically
 @click.command(short_help="Fit the profile to this machine's own measurements.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--topology", required=True, metavar="TOPOLOGY", help="The machine they were measured on.")
-@click.option("--nodes", type=click.IntRange(min=1), default=1, help="How often the node stands.")
+@click.option("--nodes", type=click.IntRange(min=1), default=1, help="Number of such nodes.")
 @click.option("--gpus", metavar="LIST", help="GPUs that took part, such as 0-3,6 (default: all).")
 @click.option("--fabric", metavar="TEXT", help="What joins the nodes, as in topo simulate.")
 @click.option("--collective", help="Where a file does not name its collective.")
