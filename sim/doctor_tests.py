@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from sim.collective import collective as find_collective
 from topo.case import Case, say
 from topo.errors import TopoError
 from topo.finding import Finding
@@ -59,13 +60,25 @@ def _why_not(case: Case, table: NcclTestsTable) -> str:
     """Why the table tells nothing beside this machine, "" where it does."""
     if case.topology is None:
         return "no topology was given"
-    if table.collective != _COLLECTIVE:
-        return f"they are of {table.collective or 'a collective that the text does not name'}, not {_COLLECTIVE}"
     if table.num_ranks is None:
         return "the text does not say how many ranks there were"
     if table.num_ranks != case.topology.num_ranks:
         return f"they are of {counted(table.num_ranks, 'rank')}, the topology has {case.topology.num_ranks}"
+    if table.collective is None and not _looks_like_all_reduce(table, table.num_ranks):
+        return "the text does not name its collective"
+    if table.collective not in (None, _COLLECTIVE):
+        return f"they are of {table.collective}, not {_COLLECTIVE}"
     return ""
+
+
+def _looks_like_all_reduce(table: NcclTestsTable, num_ranks: int) -> bool:
+    """Whether what a nameless table prints can only be that: it reduces, and busbw is algbw times its factor."""
+    factor = find_collective(_COLLECTIVE).busbw_factor(num_ranks)
+    largest = max(table.rows, key=lambda row: row.num_bytes, default=None)
+    if largest is None or num_ranks < 2 or largest.redop in (None, "none"):
+        return False
+    found = largest.out_of_place
+    return abs(found.busbw_bytes_per_s - factor * found.algbw_bytes_per_s) <= 0.01 * found.busbw_bytes_per_s
 
 
 def _compared(case: Case, row: NcclTestsRow, text: Text) -> Finding:
