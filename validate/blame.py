@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -82,15 +83,22 @@ def timed_out(run: Run, reports: dict[int, Report], head: str) -> tuple[str, tup
     )
 
 
+_TORCHRUN_S = re.compile(r"ChildFailedError|torch[./]distributed[./]elastic|error_file")
+"""Lines that torchrun adds to what its processes say: that one failed, not why."""
+_ROOT_CAUSE = re.compile(r"Root Cause.*?\brank\s*:\s*(\d+).*?exitcode\s*:\s*(-?\d+)", re.DOTALL)
+
+
 def ended_early(log: Path, reports: dict[int, Report], run: Run) -> str:
     """The sentence about torchrun giving up; EnvironmentMissing where it could not start a single process."""
-    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    words = next(
-        (line.strip() for line in reversed(lines) if "Error" in line), lines[-1].strip() if lines else "no word"
-    )
+    text = log.read_text(encoding="utf-8", errors="replace").strip()
+    own = [line.strip() for line in text.splitlines() if "Error" in line and not _TORCHRUN_S.search(line)]
+    last = text.splitlines()[-1].strip() if text else "no word"
+    words = (own[-1] if own else last)[:300]
     if not reports:
-        raise EnvironmentMissing(f"torchrun could not start a process: {words[:300]}; check that torch itself works")
-    return f"torchrun ended early, {len(reports)} of {run.num_processes} processes had begun: {words[:300]}"
+        raise EnvironmentMissing(f"torchrun could not start a process: {words}; check that torch itself works")
+    root = _ROOT_CAUSE.search(text)
+    who = f"rank {root[1]} ended first, with status {root[2]}: " if root else ""
+    return f"torchrun ended early, {len(reports)} of {run.num_processes} processes had begun: {who}{words}"
 
 
 def _during(report: Report) -> str:

@@ -392,3 +392,34 @@ def wait_until(true: Callable[[], bool], within_s: float = TIMEOUT_S) -> None:
 def test_jobs_that_cannot_run_are_refused_before_anything_starts(job: Job, words: str) -> None:
     with pytest.raises(MeasurementError, match=words):
         Run("gloo", 2, (job,))
+
+
+TORCHRUN_LOG = """\
+Traceback (most recent call last):
+  File "worker.py", line 3, in <module>
+RuntimeError: connectFullMesh failed with [../third_party/gloo] Connection refused
+E1130 02:22:01 torch/distributed/elastic/multiprocessing/api.py:882] failed (exitcode: 1) local_rank: 2 (pid: 41)
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+worker.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  rank      : 2 (local_rank: 2)
+  exitcode  : 1 (pid: 41)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+
+
+def test_why_torchrun_gave_up_is_what_a_process_said_last(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(TORCHRUN_LOG, encoding="utf-8")
+    work = Workload("all_reduce", 8)
+    run = Run("gloo", 4, (Job(work, "builtin"),))
+    sentence = blame.ended_early(log, {0: Report(0, 1, RUNNING)}, run)
+    assert sentence.startswith("torchrun ended early, 1 of 4 processes had begun: rank 2 ended first, with status 1: ")
+    assert sentence.endswith("Connection refused")
+    with pytest.raises(EnvironmentMissing, match="connectFullMesh"):
+        blame.ended_early(log, {}, run)
