@@ -58,14 +58,14 @@ def what_if(
     from sim.planners.options import Options
     from sim.report import notes_before
     from sim.what_if import made_ready, outcomes, variants
-    from sim.what_if_report import what_if_json, what_if_notes, what_if_table
+    from sim.what_if_report import plan_notes, what_if_json, what_if_notes, what_if_table
     from sim.workload import Workload
 
     collective = find_collective(collective).name
     workloads = [Workload(collective, num_bytes, dtype) for num_bytes in sizes]
     base = Case(topology.load(), Options(channels, chunks, None, protocol, environment), algorithm)
     cases = made_ready(variants(base, changes, cumulative=cumulative), workloads[0], profile, engine, planner)
-    for sentence in notes_before(cases[0].simulator, cases[0].names, collective):
+    for sentence in (*notes_before(cases[0].simulator, cases[0].names, collective), *plan_notes(cases)):
         note(sentence)
     rows = outcomes(cases, with_progress(workloads, "sizes priced"))
     for sentence in what_if_notes(rows):

@@ -12,7 +12,7 @@ from topo.units import format_duration, format_size
 from topo.words import counted
 
 if TYPE_CHECKING:
-    from sim.what_if import Outcome, Scaling
+    from sim.what_if import Outcome, Priced, Scaling
 
 EXTRAPOLATED = "EXTRAPOLATED"
 
@@ -164,6 +164,17 @@ def _row(row: Outcome) -> dict[str, Any]:
         "num_new_rings": row.num_new_rings,
     }
     return found | ({"rings": row.plan.rings} if run.num_ranks <= MOST_RANKS_WITH_RINGS else {})
+
+
+def plan_notes(cases: Sequence[Priced]) -> list[str]:
+    """What planning says of a changed machine alone: a host that NCCL splits, a setting that is not followed."""
+    known = set(cases[0].simulator.planner.notes)
+    found = []
+    for priced in cases[1:]:
+        new = [sentence for sentence in priced.simulator.planner.notes if sentence not in known]
+        known.update(new)
+        found += [f"with {priced.variant.label!r}: {sentence}" for sentence in new]
+    return found
 
 
 def what_if_notes(rows: Sequence[Outcome]) -> list[str]:

@@ -161,8 +161,8 @@ def test_ranges_are_shown_where_the_model_gives_them() -> None:
     ):
         ranged = replace(row, prediction=Ranged(*own), baseline=Ranged(*other))  # type: ignore[arg-type]
         assert ranged.delta_bounds == pytest.approx(expected)
-    own, same = priced("dgx1-v100", "nodes 1", profile="auto")
-    assert (own.delta_bounds, same.delta_bounds) == (None, (0, 0))
+    alone, same = priced("dgx1-v100", "nodes 1", profile="auto")
+    assert (alone.delta_bounds, same.delta_bounds) == (None, (0, 0))
     assert "remark" not in what_if_table([base, row]).csv()
     assert EXTRAPOLATED in what_if_table([base, replace(row, extrapolated=True)]).csv()
 
@@ -322,3 +322,12 @@ def test_a_machine_of_unknown_gpus_is_compared_with_itself_alike(tmp_path: Path)
         str(box), "--size", "1G", "--change", "replace gpu with a100", "--change", "scale pcie bandwidth x0.5"
     )["rows"]
     assert {(row["profile"], row["planner"]) for row in rows} == {("nccl-constants", "topology")}
+
+
+def test_what_planning_says_of_a_change_alone_is_said() -> None:
+    result = CliRunner().invoke(
+        main, ["what-if", "pcie-8gpu", "--size", "1G", "--change", "set nic rate=200Gb/s", "--change", "p2p off"]
+    )
+    said = [line for line in result.stderr.splitlines() if "nodes that speak over its NICs" in line]
+    assert len(said) == 1
+    assert said[0].startswith("topo: with 'set nic rate=200Gb/s': NCCL takes a host for 2 nodes")
