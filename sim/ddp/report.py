@@ -25,8 +25,8 @@ COLUMNS = (
     Column("exposed\nms", "exposed_ms", ",.3f"),
     Column("hidden\nms", "overlapped_ms", ",.3f"),
     Column("compute\nms", "compute_ms", ",.3f"),
-    Column("efficiency", "efficiency", ".1%"),
 )
+COPIES, EFFICIENCY = Column("copies\nms", "copy_ms", ",.3f"), Column("efficiency", "efficiency", ".1%")
 MACHINE = Column("machine", "machine")
 BUCKET_COLUMNS = (
     Column("bucket", "bucket"),
@@ -41,7 +41,7 @@ BUCKET_COLUMNS = (
 
 def report_table(study: Study) -> Table:
     """One row per step, in the units that people read."""
-    several = len(study.simulators) > 1
+    several, copied = len(study.simulators) > 1, any(row.found.copy_s for row in study.rows)
     rows = tuple(
         (
             *((row.machine,) if several else ()),
@@ -53,11 +53,13 @@ def report_table(study: Study) -> Table:
             row.found.exposed_s * 1e3,
             row.found.overlapped_s * 1e3,
             row.found.compute_s * 1e3,
+            *((row.found.copy_s * 1e3,) if copied else ()),
             row.found.efficiency,
         )
         for row in study.rows
     )
-    return Table((*((MACHINE,) if several else ()), *COLUMNS), rows, _title(study))
+    columns = (*((MACHINE,) if several else ()), *COLUMNS, *((COPIES,) if copied else ()), EFFICIENCY)
+    return Table(columns, rows, _title(study))
 
 
 def bucket_table(found: StepPrediction) -> Table:
