@@ -47,6 +47,8 @@ class Drawings:
 
     def write(self, simulator: Simulator, predictions: Sequence[Prediction], names: Sequence[str]) -> None:
         """Draw the predictions, which were asked for by these names of algorithms, into all files or into none."""
+        if self.page is None and self.trace is None and self.plot is None:
+            return
         from sim.measured import read_measured
         from sim.series import size_charts
 

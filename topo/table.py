@@ -96,13 +96,20 @@ class Table:
         import sys
 
         if not (terminal and sys.stdout.isatty()):
-            return self._drawn(self._natural(), GAP, styled=False)
+            return self._plain()
         screen = shutil.get_terminal_size().columns
         for gap, folded, longest in _NARROWINGS:
             widths = self._narrowed(self._least(folded_cells=folded, longest=longest), screen, gap)
             if _total(widths, gap) <= screen:
                 break
-        return self._drawn(widths, gap, styled=True)
+        return self._drawn(widths, gap)
+
+    def _plain(self) -> str:
+        """The lines at their natural widths: nothing folds, so that no library need lay them out."""
+        parts = zip(self._by_column(), self._is_right(), self._natural(), strict=True)
+        columns = [_set([column.line, *cells], width, right=right) for (column, cells), right, width in parts]
+        head = f"{printable(self.title)}\n" if self.title else ""
+        return head + "".join(f"{(' ' * GAP).join(cells).rstrip()}\n" for cells in zip(*columns, strict=True))
 
     def _natural(self) -> list[int]:
         """The width that each column needs for nothing to fold."""
@@ -132,8 +139,8 @@ class Table:
             narrowed[max(wider, key=narrowed.__getitem__)] -= 1
         return narrowed
 
-    def _drawn(self, widths: Sequence[int], gap: int, *, styled: bool) -> str:
-        """The lines of the table, its columns as wide as given."""
+    def _drawn(self, widths: Sequence[int], gap: int) -> str:
+        """The lines of the table for a terminal, its columns as wide as given."""
         from rich.console import Console
         from rich.table import Table as RichTable
 
@@ -149,8 +156,7 @@ class Table:
         console = Console(
             width=_total(widths, gap),
             height=len(self.rows) + 1,  # Without a height rich takes no word on the width where TERM is "dumb".
-            force_terminal=styled,
-            no_color=not styled,
+            force_terminal=True,
             highlight=False,
             markup=False,
             emoji=False,
@@ -213,8 +219,16 @@ def _folded(cell: str, width: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def _set(cells: Sequence[str], width: int, *, right: bool) -> list[str]:
+    """Cells filled with blanks up to a width, on the left where they are set to the right."""
+    blanks = [" " * (width - _width(cell)) for cell in cells]
+    return [blank + cell if right else cell + blank for cell, blank in zip(cells, blanks, strict=True)]
+
+
 def _width(text: str) -> int:
     """How many places of the terminal a text takes."""
+    if text.isascii():
+        return len(text)
     from rich.cells import cell_len
 
     return cell_len(text)
