@@ -3,6 +3,7 @@
 
 const SECONDS_AT_SPEED_1 = 24;
 const SECONDS_OF_SHORTEST = 3;
+const MOST_SECONDS = 240;
 
 class Panel {
   constructor(host, raw, whole, seek) {
@@ -118,13 +119,14 @@ class Player {
     if (!this.isPlaying) this.say();
   }
 
-  // The highest speed, up to 1, at which the shortest run still takes some seconds.
+  // The highest speed, up to 1, at which the shortest run still takes some seconds, and the longest no more than minutes.
   chooseSpeed() {
     const { speed } = this.parts;
     const shortest = Math.min(...this.panels.map((panel) => panel.run.duration_us)) / this.whole;
     const slow = (option) => (shortest * SECONDS_AT_SPEED_1) / Number(option.value) >= SECONDS_OF_SHORTEST;
-    const fitting = [...speed.options].filter((option) => Number(option.value) <= 1 && slow(option));
-    speed.value = fitting.length ? fitting[fitting.length - 1].value : speed.options[0].value;
+    const bearable = (option) => Number(option.value) <= 1 && Number(option.value) * MOST_SECONDS >= SECONDS_AT_SPEED_1;
+    const options = [...speed.options].filter(bearable);
+    speed.value = (options.filter(slow).pop() ?? options[0]).value;
   }
 
   changeSpeed(by = 0) {
