@@ -83,10 +83,10 @@ def test_a_capability_below_zero_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("when", ["while it is imported", "while it runs", "while it ends"])
 def test_an_interrupt_gives_no_traceback_whenever_it_comes(tmp_path: Path, when: str) -> None:
     strike = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(30)\n"
-    stands_in = {"while it is imported": "click.py", "while it runs": "rich.py"}
+    stands_in = {"while it is imported": "click.py", "while it runs": "simpy.py"}
     (tmp_path / stands_in.get(when, "unused.py")).write_text(strike)
     at_exit = f"import atexit; atexit.register(exec, {strike!r}, {{}}); " if when == "while it ends" else ""
-    start = "import sys; sys.argv = ['topo', 'presets']; from topo.start import main; main()"
+    start = "import sys; sys.argv = ['topo', 'simulate', 'switch:2,bandwidth=1GB/s']; from topo.start import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", at_exit + start],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
