@@ -9,8 +9,10 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 from topo.errors import EnvironmentMissing
 
@@ -53,9 +55,13 @@ def _processes(count: int) -> Iterator[Executor]:
         yield executor
     finally:
         # Whoever is left works on points that nobody waits for any more.
+        calls: Any = getattr(executor, "_call_queue", None)
         executor.shutdown(wait=False, cancel_futures=True)
         for child in set(active_children()) - before:
             child.terminate()
+        # Python before 3.11.5 waits for ever at its end for what no worker reads any more (CPython's issue 94777).
+        with suppress(AttributeError, OSError):
+            calls._reader.close()
         executor.shutdown(wait=True)
 
 
