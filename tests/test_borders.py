@@ -86,7 +86,8 @@ def test_an_interrupt_gives_no_traceback_whenever_it_comes(tmp_path: Path, when:
     stands_in = {"while it is imported": "click.py", "while it runs": "simpy.py"}
     (tmp_path / stands_in.get(when, "unused.py")).write_text(strike)
     at_exit = f"import atexit; atexit.register(exec, {strike!r}, {{}}); " if when == "while it ends" else ""
-    start = "import sys; sys.argv = ['topo', 'simulate', 'switch:2,bandwidth=1GB/s']; from topo.start import main; main()"
+    words = ["topo", "simulate", "switch:2,bandwidth=1GB/s"]
+    start = f"import sys; sys.argv = {words}; from topo.start import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", at_exit + start],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
