@@ -74,7 +74,8 @@ def sweep(spec: Path, output: Path | None, jobs: int | None, scheduler: str | No
 
 
 def _workers(jobs: int | None, scheduler: str | None) -> Workers:
-    from sim.sweep_workers import dask_workers, local_workers, num_cores
+    from sim.sweep_workers import dask_workers, local_workers
+    from topo.cores import num_cores
 
     return dask_workers(scheduler) if scheduler is not None else local_workers(jobs or num_cores())
 

@@ -34,13 +34,6 @@ class Workers:
     where: str = ""
 
 
-def num_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def local_workers(count: int) -> Workers:
     """So many processes of this machine."""
     return Workers(lambda: _processes(count), count, (BrokenExecutor,))

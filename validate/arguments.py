@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from topo.cli_common import TopologyArgument
 from topo.errors import EnvironmentMissing, MeasurementError
+from topo.words import counted
 from validate.request import Executor, Request, algorithms_for, workloads_of
-from validate.words import counted, listed
+from validate.words import listed
 
 if TYPE_CHECKING:
     from sim.profile import Profile
@@ -239,7 +240,7 @@ def _num_ranks(
     """How many ranks run: as many as the launcher started, else the user's number, TOPOLOGY's, or one per GPU."""
     if place is not None:
         if arguments.ranks not in (None, place.num_ranks):
-            started = counted(place.num_ranks, "process", "processes")
+            started = counted(place.num_ranks, "process")
             raise MeasurementError(
                 f"--ranks {arguments.ranks}, but {place.launcher} started {started}: leave --ranks out"
             )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sim.planners import AUTO
@@ -17,6 +16,7 @@ from sim.planners.options import Options
 from topo.errors import TopoError
 
 if TYPE_CHECKING:
+    from sim.planners.nccl_2_30 import NcclPlan
     from sim.predict import Simulator
     from sim.prediction import Prediction
     from sim.profile import Profile
@@ -41,23 +41,14 @@ ON_PURPOSE = (
 EITHER_WAY = ("NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL", "NCCL_CROSS_NIC")
 """Variables that can open a way that NCCL would not take by itself, and close one."""
 
-BLACKWELL = 100
-LAST_WITHOUT_LL128 = (2, 29, 2)
-"""Up to this version published runs on Blackwell jump from LL to Simple; those of 2.29.7 use LL128 in between."""
 
-
-def fixed_by(found: Measurement, compute_capability: int | None = None) -> Pairs:
-    """The variables that say what was fixed, as far as the planner knows them.
-
-    `compute_capability` is that of the machine's GPUs, None where it is not known.
-    """
+def fixed_by(found: Measurement) -> Pairs:
+    """The variables that say what was fixed, as far as the planner knows them."""
     said: dict[str, str] = {row.name: row.value for row in found.environment if row.name in ON_PURPOSE}
     if found.protocol is not None:
         said["NCCL_PROTO"] = found.protocol
     if found.num_channels is not None:
         said.update(dict.fromkeys(("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS"), str(found.num_channels)))
-    if compute_capability is not None and compute_capability >= BLACKWELL and _is_before_ll128(found):
-        said.setdefault("NCCL_PROTO", "^LL128")
     return tuple(_known(said.items()))
 
 
@@ -73,9 +64,11 @@ def version_of(found: Measurement) -> tuple[int, ...] | None:
     return nccl_version(next((row.value for row in found.software if row.name == "nccl"), None))
 
 
-def _is_before_ll128(found: Measurement) -> bool:
-    version = version_of(found)
-    return version is not None and version <= LAST_WITHOUT_LL128
+def as_run_by(plan: NcclPlan, found: Measurement, fixed: Pairs) -> NcclPlan:
+    """The plan as the NCCL that ran would choose on it, where that is known to differ; a fixed protocol stays."""
+    from validate.published.old_nccl import as_chosen_by
+
+    return plan if "NCCL_PROTO" in dict(fixed) else as_chosen_by(plan, version_of(found))
 
 
 def _known(settings: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -104,9 +97,7 @@ class Simulators:
 
     def run(self, found: Measurement, algorithm: str) -> Prediction:
         """The prediction of what was measured."""
-        fixed = fixed_by(found, self.compute_capability)
-        if algorithm == AUTO:
-            fixed = (*fixed, *self._of_old_version(found, fixed))
+        algorithm, fixed = self._by_version(found, algorithm, fixed_by(found))
         usual = self._run(found, algorithm, fixed)
         opened = either_way_of(found)
         if not opened:
@@ -125,22 +116,27 @@ class Simulators:
                 raise
             return self.under(()).run(found.workload, algorithm)
 
-    def _of_old_version(self, found: Measurement, fixed: Pairs) -> Pairs:
-        """What an NCCL chose whose cost model is another one, as settings; nothing where it is that of the planner."""
-        from validate.published.old_nccl import SINCE, as_chosen_by
+    def _by_version(self, found: Measurement, algorithm: str, fixed: Pairs) -> tuple[str, Pairs]:
+        """What the NCCL that ran chose, where its cost model is known to be another one than the planner's.
 
-        version, names = version_of(found), dict(fixed)
-        nccl = None if version is None or version >= SINCE else self.under(fixed).planner.nccl
-        if nccl is None or {"NCCL_ALGO", "NCCL_PROTO"} & set(names):
-            return ()
+        What the run fixed stays: the protocol, and the algorithm where one was named.
+        """
         work = found.workload
         try:
-            chosen = as_chosen_by(nccl, version).choose(
-                work.collective, work.num_bytes, dtype=work.dtype, reduction=work.reduction
+            nccl = self.under(fixed).planner.nccl
+            then = nccl and as_run_by(nccl, found, fixed)
+            if then is None or then is nccl:
+                return algorithm, fixed
+            chosen = then.choose(
+                work.collective,
+                work.num_bytes,
+                dtype=work.dtype,
+                reduction=work.reduction,
+                algorithms=None if algorithm == AUTO else (algorithm,),
             )
         except TopoError:
-            return ()
-        return ("NCCL_ALGO", chosen.algorithm), ("NCCL_PROTO", chosen.protocol)
+            return algorithm, fixed
+        return chosen.algorithm, (*fixed, ("NCCL_PROTO", chosen.protocol))
 
     def under(self, fixed: Pairs) -> Simulator:
         """The simulator under these variables."""
@@ -150,13 +146,3 @@ class Simulators:
             environment = tuple({**dict(fixed), **dict(self.settings)}.items())
             self._made[fixed] = Simulator(self.machine, self.profile, Options(environment=environment))
         return self._made[fixed]
-
-    @cached_property
-    def compute_capability(self) -> int | None:
-        """The lowest of the GPUs that take part; None where one of them does not say."""
-        from topo.edit import node_of
-
-        node = node_of(self.machine)
-        gpus = [node.device(name).gpu for name in node.gpu_ids]
-        found = [gpu.compute_capability for gpu in gpus if gpu and gpu.compute_capability]
-        return min(found) if found and len(found) == len(gpus) else None

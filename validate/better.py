@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from topo.errors import TopoError
 from topo.units import format_size
+from topo.words import counted
 from validate.causes import times_under
 from validate.request import BUILTIN
-from validate.words import counted
 
 if TYPE_CHECKING:
     from validate.compare import Comparison

@@ -6,9 +6,10 @@ from typing import Any
 
 from topo.table import Cell, Column, Table
 from topo.units import format_size
+from topo.words import counted
 from validate.arrivals import Arrivals
 from validate.bisect import Bisection, PairTime, Suspect
-from validate.words import counted, listed
+from validate.words import listed
 
 SCHEMA = "validate-bisect/1"
 

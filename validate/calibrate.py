@@ -19,12 +19,12 @@ from sim.clock.terms import TERMS
 from sim.predict import BY_MESSAGES
 from sim.profile import Profile, fitted
 from topo.errors import MeasurementError
-from validate.as_run import fixed_by
+from topo.words import counted
+from validate.as_run import as_run_by, fixed_by
 from validate.calibrate_doubts import doubts
 from validate.compare import BY_NCCL
 from validate.measurement_set import MeasurementSet
 from validate.request import BUILTIN
-from validate.words import counted
 
 if TYPE_CHECKING:
     from sim.planners.nccl_2_30 import NcclPlan
@@ -239,7 +239,7 @@ def _jobs(machine: Topology | Cluster, kernels: KernelProfile, rows: Sequence[Me
         if fixed not in plans:
             plans[fixed] = plan_machine(machine, dict(fixed))
         facts = MachineClock(kernels, plans[fixed], machine.name).facts
-        operation = _operation(plans[fixed], row)
+        operation = _operation(as_run_by(plans[fixed], row, fixed), row)
         parts.append(jobs_of(facts, [operation], gpus_per_process=row.gpus_per_process))
     return Jobs.joined(parts)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from topo.cli_common import Column, Table
 from topo.units import format_size
-from validate.words import counted
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.series import Chart

@@ -16,8 +16,8 @@ from sim.clock.profile import regime_of
 from sim.planners import AUTO
 from topo.errors import TopoError
 from topo.units import format_size
+from topo.words import counted
 from validate.request import BUILTIN
-from validate.words import counted
 
 if TYPE_CHECKING:
     from sim.profile import Profile

@@ -1,8 +1,9 @@
-"""Options of all commands that measure: how often, for how long at most, and what still counts as predicted."""
+"""Options that commands share: of all that measure, and of those that read published runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -93,6 +94,25 @@ def _decorator(options: Sequence[Callable[[Command], Command]]) -> Callable[[Com
         return command
 
     return decorate
+
+
+def published_options(command: Command) -> Command:
+    """Gives a command --data and --machines: whose published runs, and where their machines are."""
+    options = (
+        click.option(
+            "--data",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Folder of measurement/1 documents (default: those that come with this program).",
+        ),
+        click.option(
+            "--machines",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Where the paths of machine.topology start (default: presets of the same name).",
+        ),
+    )
+    return _decorator(options)(command)
 
 
 def is_given(context: click.Context, name: str) -> bool:

@@ -12,6 +12,7 @@ import click
 from topo.cli_common import Output, note
 from topo.jsonio import encode, encode_document, to_plain
 from topo.table import Table
+from topo.words import counted
 from validate import sentences
 from validate.compare import CHANGE_TOLERANCE, changes, differences
 from validate.documents import SCHEMA, Hints, MeasurementSet, read_measurements
@@ -19,7 +20,6 @@ from validate.held_out import held_out
 from validate.predicting import hold_against
 from validate.report import comparison_rows, comparison_table, delta_rows, delta_table
 from validate.suspects import Machine
-from validate.words import counted
 
 if TYPE_CHECKING:
     from sim.profile import Profile

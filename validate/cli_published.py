@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from topo.cli_common import Output, note, output_options, write_atomically
+from validate.cli_options import published_options
 
 if TYPE_CHECKING:
     from validate.published.cases import Cases
@@ -28,18 +29,7 @@ def _svg_file(_context: click.Context, _option: click.Parameter, plot: Path | No
 
 
 @click.command(short_help="Predicted against hundreds of published runs.")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder of measurement/1 documents (default: those that come with this program).",
-)
-@click.option(
-    "--machines",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Where the paths of machine.topology start (default: presets of the same name).",
-)
+@published_options
 @click.option(
     "--fit",
     type=click.Choice(("none", "overhead", "three")),

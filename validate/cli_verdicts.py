@@ -7,21 +7,11 @@ from pathlib import Path
 import click
 
 from topo.cli_common import Output, note, output_options
+from validate.cli_options import published_options
 
 
 @click.command(short_help="How often verdicts err on published runs.")
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder of measurement/1 documents (default: those that come with this program).",
-)
-@click.option(
-    "--machines",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Where the paths of machine.topology start (default: presets of the same name).",
-)
+@published_options
 @output_options("table", "json", "csv", "md")
 def verdicts(data: Path | None, machines: Path | None, output: Output) -> None:
     """Judge published runs as topo validate compare does, and count how often it errs.

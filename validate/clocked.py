@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sim.clock.correction import Correction
 from sim.clock.facts import facts_of
 from sim.clock.fit import Fitted, covariance, fit, starting_values, weights_by_group
-from sim.clock.jobs import Jobs, jobs_of, operation_of
+from sim.clock.jobs import OLD_LAUNCHES, Jobs, jobs_of, operation_of
 from sim.clock.kernels import times_s
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-OLD_LAUNCHES = (2, 12)
-"""From this version on, launching on several GPUs of one process does not grow much with the channels."""
 LAUNCH_BOUND = 1.4
 """A smallest size that is this much slower than predicted is bound by launches, if that explains it better."""
 

@@ -10,9 +10,9 @@ from typing import Literal
 from sim.prediction import Prediction
 from topo.errors import MeasurementError
 from topo.units import format_rate
+from topo.words import counted
 from validate.as_run import version_of
 from validate.measurement import Measurement
-from validate.words import counted
 
 Verdict = Literal["OK", "LOW", "HIGH"]
 Change = Literal["SAME", "SLOWER", "FASTER"]
@@ -38,15 +38,6 @@ LAUNCH_SLACK_S = 25e-6
 
 SLACK_PER_GPU_S = 10e-6
 """A process launches for one of its GPUs after the other: with 8, an all-to-all of any small size takes 87 us."""
-
-LAUNCH_PER_GPU_S, LAUNCH_PER_CHANNEL_S, LAUNCH_PER_CHANNEL_OLD_S = 4.4e-6, 0.03e-6, 0.26e-6
-"""What a process needs to start one collective on one of its GPUs, and for each further channel (published runs).
-
-Launches wait for each other and not for the GPUs, so that no size takes less than all of them together.
-"""
-
-LAUNCHES_ANEW = (2, 12)
-"""Before this version further channels cost a launch more."""
 
 EDGE = 1e-12
 
@@ -103,15 +94,19 @@ class Comparison:
     def launches_s(self) -> float:
         """What a process needs to launch on all of its GPUs, in seconds; 0 where each has a process of its own.
 
-        Where nobody says, one process may have driven all GPUs of a single node; several nodes are started by MPI.
+        By the terms of the shipped profile: launches wait for each other and not for the GPUs. Where nobody says, one
+        process may have driven all GPUs of a single node; several nodes are started by MPI.
         """
         gpus = self.measurement.gpus_per_process or (self.measurement.num_ranks if self.num_nodes == 1 else 1)
         if gpus < 2:
             return 0.0
-        version = version_of(self.measurement)
-        old = version is None or version < LAUNCHES_ANEW
-        further_s = (LAUNCH_PER_CHANNEL_OLD_S if old else LAUNCH_PER_CHANNEL_S) * (self.prediction.num_channels - 1)
-        return gpus * (LAUNCH_PER_GPU_S + further_s)
+        from sim.clock.jobs import OLD_LAUNCHES
+        from sim.clock.profile import load_kernels
+
+        version, kernels = version_of(self.measurement), load_kernels()
+        old = version is None or version < OLD_LAUNCHES
+        further_s = kernels.value("floor_channel_old" if old else "floor_channel") * (self.prediction.num_channels - 1)
+        return gpus * (kernels.value("floor") + further_s)
 
     @property
     def expected_busbw_bytes_per_s(self) -> tuple[float, float]:

@@ -13,13 +13,14 @@ from sim.ddp.buckets import Caps, buckets_of
 from sim.ddp.schedules import Cost, Step
 from sim.ddp.step import SimulatedCosts, StepPrediction, predict_step, with_caps
 from sim.workload import ELEMENT_BYTES, Workload
+from topo.cores import num_cores
 from topo.errors import EnvironmentMissing, MeasurementError
+from topo.words import counted
 from validate import loopback
 from validate.backends.gpus import num_gpus
 from validate.jobs import BackendName, Job, Run
 from validate.launch import Outcome, launch, untold
 from validate.replay import Replay, Synchronisation, replay_of
-from validate.words import counted
 
 if TYPE_CHECKING:
     from sim.ddp.model import Model
@@ -280,7 +281,7 @@ def _costs(
     if machine is not None:
         return SimulatedCosts(Simulator(machine, profile), algorithm), f"simulated on {machine.name}"
     if request.costs_from == "point-to-point":
-        facts = loopback.fit([row for _, row in calibrated], loopback.num_cores())
+        facts = loopback.fit([row for _, row in calibrated], num_cores())
         simulator = Simulator(loopback.topology(facts), loopback.profile(facts))
         return SimulatedCosts(simulator, algorithm), "simulated from messages between processes, measured alone"
     medians = {job.workload.num_bytes: row.median_s for job, row in calibrated}

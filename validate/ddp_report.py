@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from topo.cores import num_cores
 from topo.table import Column, Table
-from validate.loopback import num_cores
-from validate.words import counted, listed
+from topo.words import counted
+from validate.words import listed
 
 if TYPE_CHECKING:
     from validate.ddp import DdpRow, DdpSession

@@ -7,12 +7,13 @@ from pathlib import Path
 from sim.collective import collective
 from topo.errors import CaptureError, MeasurementError, NameChoiceError
 from topo.readers.nccl_tests_table import NcclTestsTable
+from topo.words import counted
 from validate.inspector import from_inspector
 from validate.measurement import Measurement, Setting
 from validate.measurement_set import Hints, MeasurementSet, workload_of
 from validate.published import document
 from validate.tables import from_nccl_tests
-from validate.words import counted, listed
+from validate.words import listed
 
 __all__ = ["SCHEMA", "Hints", "MeasurementSet", "parse_measurements", "read_measurements"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from topo.units import format_size
+from topo.words import counted
 from validate.compare import CONFIDENCE, NUM_RESAMPLES, Comparison
-from validate.words import counted
 
 if TYPE_CHECKING:
     import numpy as np

@@ -9,9 +9,10 @@ from pathlib import Path
 from sim.collective import COLLECTIVES, collective
 from topo.errors import MeasurementError
 from topo.readers.nccl_inspector import InspectorDump, InspectorRecord
+from topo.words import counted
 from validate.measurement import Measurement
 from validate.measurement_set import Hints, MeasurementSet, workload_of
-from validate.words import counted, listed
+from validate.words import listed
 
 AGREE = 0.02
 """How far the size may be from what time and algbw say: times are printed in whole microseconds."""

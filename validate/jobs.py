@@ -14,9 +14,9 @@ import numpy as np
 from sim.schedule import COLUMNS, Block, Rows, Schedule
 from sim.workload import Workload
 from topo.errors import MeasurementError
+from topo.words import counted
 from validate.measurement import Setting
 from validate.replay import Replay, replay_from_plain, replay_to_plain
-from validate.words import counted
 
 BackendName = Literal["gloo", "nccl"]
 SCHEMA = "jobs/1"

@@ -7,7 +7,6 @@ looked at here: they are what the model made from this is checked against.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,10 +15,10 @@ from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
 from sim.workload import Workload
 from topo.errors import MeasurementError
 from topo.topology import Device, Link, Provenance, Topology
+from topo.words import counted
 from validate.jobs import Job
 from validate.measurement import Measurement
 from validate.sharing import Cores, MessageCost
-from validate.words import counted
 
 PING_PONG, NEIGHBOURS, COMBINING, SEVERAL = "ping-pong", "neighbours", "combining", "several"
 SIZES = (8, 64 * 2**10, 512 * 2**10, 4 * 2**20)
@@ -169,13 +168,6 @@ def _rate(small_s: float, large_s: float) -> float:
     """Bytes per second beyond the latency; of the whole time where noise has made the small message the slower one."""
     beyond_s = large_s - small_s
     return (LARGE_BYTES - SMALL_BYTES) / (beyond_s if beyond_s > 0 else large_s)
-
-
-def num_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def cores(found: PointToPoint) -> Cores:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from sim.collective import collective
 from sim.workload import Workload
 from topo.errors import MeasurementError
-from validate.words import counted
+from topo.words import counted
 
 KEPT_VARIABLES = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME")
 """Variables kept beside NCCL_*; every other one may hold a secret and is dropped."""

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from sim.algorithms import ALGORITHMS
 from sim.plan import in_order
 from topo.errors import MeasurementError, NameChoiceError, TopoError
+from topo.words import counted
 from validate.as_run import Simulators
 from validate.compare import Comparison, compare
 from validate.request import BUILTIN, NCCL_ALGORITHMS, Request, Way
 from validate.sharing import taking
-from validate.words import counted
 
 if TYPE_CHECKING:
     from sim.plan import Plan

@@ -10,10 +10,10 @@ from typing import Literal
 from sim.algorithms import ALGORITHMS
 from sim.workload import Workload
 from topo.errors import MeasurementError, NameChoiceError
+from topo.words import counted
 from validate.backends import BUILTIN_IN_PARTS
 from validate.jobs import BackendName
 from validate.measurement import Setting
-from validate.words import counted
 
 BUILTIN = "builtin"
 POINT_TO_POINT = "point-to-point"

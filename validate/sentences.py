@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from topo.cores import num_cores
 from topo.units import format_rate, format_size
+from topo.words import counted
 from validate.better import better_ways
 from validate.compare import LATENCIES, Comparison, Delta, Difference
 from validate.held_out import held_out
-from validate.loopback import num_cores
 from validate.suspects import Machine, harmless, suspects
-from validate.words import counted, listed
+from validate.words import listed
 
 if TYPE_CHECKING:
     from validate.measurement import Measurement

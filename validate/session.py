@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from topo.cores import num_cores
+from topo.words import counted
 from validate import gpu_state, loopback
 from validate.compare import Comparison
 from validate.jobs import Job, Run
@@ -16,7 +18,6 @@ from validate.predicting import Predictor, hold_against
 from validate.request import BUILTIN, Request, Way, algorithms_for, workloads_of
 from validate.suspects import Machine
 from validate.watching import untold
-from validate.words import counted
 
 if TYPE_CHECKING:
     from sim.profile import Profile
@@ -182,7 +183,7 @@ def _fitted(found: dict[int, Measurement], calibration: tuple[Job, ...]) -> Poin
     if len(again) == len(first):
         pairs = zip(rows, (found[number] for number in again), strict=True)
         rows = [replace(row, samples_s=(*row.samples_s, *later.samples_s)) for row, later in pairs]
-    return loopback.fit(rows, loopback.num_cores())
+    return loopback.fit(rows, num_cores())
 
 
 def _compared(attempts: _Attempts, measured: _Measured, point_to_point: PointToPoint | None) -> Session:

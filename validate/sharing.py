@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from validate.words import counted
+from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.prediction import Prediction

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from sim.clock.profile import regime_of
 from topo.units import format_rate, format_size
+from topo.words import counted
 from validate.as_run import EITHER_WAY
 from validate.causes import Cause, Fit, fits
 from validate.compare import Comparison
-from validate.words import counted
 
 if TYPE_CHECKING:
     from sim.profile import Profile

@@ -9,9 +9,9 @@ from statistics import median
 from sim.collective import COLLECTIVES, collective
 from topo.errors import CaptureError, MeasurementError
 from topo.readers.nccl_tests_table import ALGBW_RESOLUTION, NcclTestsHalf, NcclTestsRow, NcclTestsTable
+from topo.words import counted
 from validate.measurement import Measurement, Setting
 from validate.measurement_set import Hints, MeasurementSet, workload_of
-from validate.words import counted
 
 TRUSTED_BYTES_PER_S = 1e9
 """Bandwidths are printed with two decimals of GB/s: below this a ratio of two of them says little."""

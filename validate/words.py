@@ -1,18 +1,11 @@
-"""Numbers in sentences: how many of what, and lists that stay short."""
+"""What stays short in sentences: lists, and the errors of others."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 MOST_NAMED = 8
-
-
 MOST_CHARS = 300
-
-
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """`1 rank`, `3 ranks`, `0 ranks`; nouns whose plural is no s bring it along."""
-    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def listed(names: Sequence[object], most: int = MOST_NAMED) -> str:

@@ -40,6 +40,10 @@ KERNELS = (
 SENDRECV = "sendrecv"
 
 
+OLD_LAUNCHES = (2, 12)
+"""From this version of NCCL on, launching on several GPUs of one process does not grow much with the channels."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One collective of one size as NCCL runs it; `num_bytes` is nccl-tests' size."""
@@ -58,7 +62,7 @@ class Jobs:
 
     `generation`, `fabric` and `kernel` are places in GENERATIONS, FABRICS and KERNELS; `steps` are those of a ring, of
     which `net_steps` lead over the network. `bus_bytes` is the bus volume, as nccl-tests counts it for busbw.
-    `gpus_per_process` is 0 where it is not known. `old`: before NCCL 2.12.
+    `gpus_per_process` is 0 where it is not known. `old`: before OLD_LAUNCHES.
     """
 
     kernel: npt.NDArray[np.intp]

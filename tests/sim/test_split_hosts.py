@@ -27,8 +27,8 @@ def box(num_nodes: int) -> Topology | Cluster:
     return with_nodes(machine, num_nodes) if num_nodes > 1 else machine
 
 
-def whole(environment: tuple[tuple[str, str], ...] = (("NCCL_NET_DISABLE_INTRA", "1"),)) -> Options:
-    return Options(environment=environment)
+def told(name: str) -> Options:
+    return Options(environment=((name, "1"),))
 
 
 @pytest.mark.parametrize("engine_name", ["auto", *ENGINES])
@@ -54,7 +54,7 @@ def test_it_is_said_and_can_be_turned_off(num_nodes: int) -> None:
     machine = box(num_nodes)
     (note,) = [note for note in Simulator(machine).planner.notes if "nodes that speak over its NICs" in note]
     assert "NCCL_NET_DISABLE_INTRA=1" in note
-    simulator = Simulator(machine, options=whole())
+    simulator = Simulator(machine, options=told("NCCL_NET_DISABLE_INTRA"))
     assert not [note for note in simulator.planner.notes if "over its NICs" in note]
     names = {load.link for load in simulator.run(Workload("all_reduce", GIB), "ring").link_loads}
     assert [name for name in names if name.count("numa") == 2 and "switch" not in name]
@@ -78,7 +78,7 @@ FAR_NICS = tuple(f"mlx5_{index}" for index in range(4, 8))
 @pytest.mark.parametrize("disabled", [False, True])
 def test_what_nics_of_one_socket_carry_does_not_pass_the_other(disabled: bool) -> None:
     """GPUs of the other socket send over a GPU beside the NIC (PXN); without it rings end where NICs are."""
-    options = whole((("NCCL_PXN_DISABLE", "1"),)) if disabled else Options()
+    options = told("NCCL_PXN_DISABLE") if disabled else Options()
     run = Simulator(without(load_topology("dgx-h100", nodes=4), *FAR_NICS), options=options).run(
         Workload("all_reduce", GIB), "ring"
     )

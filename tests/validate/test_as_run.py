@@ -35,23 +35,22 @@ def test_what_was_fixed_is_told_by_the_run_itself(found: Measurement, fixed: dic
 
 
 @pytest.mark.parametrize(
-    ("version", "capability", "fixed"),
+    ("version", "name", "knows"),
     [
-        ("2.29.2", 100, {"NCCL_PROTO": "^LL128"}),
-        ("2.27.7+cuda12.9", 120, {"NCCL_PROTO": "^LL128"}),
-        ("2.29.7", 100, {}),
-        ("2.29.2", 90, {}),
-        ("2.29.2", None, {}),
-        ("unknown", 100, {}),
+        ("2.29.2", "dgx-b200", False),
+        ("2.27.7+cuda12.9", "dgx-b200", False),
+        ("2.29.7", "dgx-b200", True),
+        ("2.29.2", "dgx-h100", True),
+        ("unknown", "dgx-b200", True),
     ],
 )
-def test_what_the_runs_own_nccl_does_not_do_is_not_predicted(
-    version: str, capability: int | None, fixed: dict[str, str]
-) -> None:
+def test_what_the_runs_own_nccl_does_not_do_is_not_predicted(version: str, name: str, knows: bool) -> None:
+    machine = Simulators(load_topology(name), None)
     found = measured(software=(Setting("nccl", version),))
-    assert dict(fixed_by(found, capability)) == fixed
+    rows = [replace(found, workload=Workload("all_reduce", 1 << power)) for power in POWERS]
+    assert ("ll128" in {machine.run(row, "ring").protocol for row in rows}) == knows
     forced = measured(("NCCL_PROTO", "LL128"), software=(Setting("nccl", version),))
-    assert dict(fixed_by(forced, capability)) == {"NCCL_PROTO": "LL128"}
+    assert machine.run(forced, "ring").protocol == "ll128"
 
 
 def test_a_way_that_a_setting_opens_is_taken_and_one_that_it_closes_is_not() -> None:

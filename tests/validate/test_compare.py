@@ -98,7 +98,7 @@ def test_no_size_takes_less_than_one_process_needs_to_launch_on_all_its_gpus(
         gpus_per_process=gpus_per_process,
     )
     row = Comparison(replace(predicted(1e-5), num_ranks=8, num_channels=4), found, num_nodes=num_nodes)
-    assert row.launches_s == pytest.approx(launches_us * 1e-6)
+    assert row.launches_s == pytest.approx(launches_us * 1e-6, rel=0.03)
     assert row.expected_s[1] >= row.launches_s
 
 

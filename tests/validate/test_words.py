@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.workload import Workload
+from topo.words import counted
 from validate.blame import name_ranks
 from validate.jobs import Job, Run
-from validate.words import MOST_NAMED, counted, listed
+from validate.words import MOST_NAMED, listed
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 ranks"), (1, "1 rank"), (2, "2 ranks")])

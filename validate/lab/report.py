@@ -5,16 +5,16 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
+from topo.cores import num_cores
 from topo.jsonio import to_plain
 from topo.table import Column, Table
 from topo.units import format_rate
+from topo.words import counted
 from validate import sentences
 from validate.held_out import held_out
 from validate.lab.session import Lab
 from validate.lab.trial import Trial
-from validate.loopback import num_cores
 from validate.report import comparison_rows, comparison_table
-from validate.words import counted
 
 SCHEMA = "validate-lab/1"
 

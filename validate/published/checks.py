@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from topo.errors import NameChoiceError
+from topo.words import counted
 from validate.published.document import Published, PublishedSample
 from validate.published.runs import SetAside
-from validate.words import counted, listed
+from validate.words import listed
 
 SENDRECV = "sendrecv"
 """nccl-tests' exchange with neighbours: no collective, but published beside them."""

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topo.errors import MeasurementError
+from topo.words import counted
 from validate.published.cases import Cases, cases_of
 from validate.published.runs import runs_in, shipped_runs
 from validate.scoring.fits import FITS
 from validate.scoring.models import BASELINES, OURS
 from validate.scoring.models import model as find_model
 from validate.scoring.score import score
-from validate.words import counted
 
 if TYPE_CHECKING:
     from validate.scoring.score import Progress, Scores

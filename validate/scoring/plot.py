@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator
 
 from topo.units import format_duration, format_size
+from topo.words import counted
 from topo.writers.svg_words import escaped
 from validate.scoring.errors import REGIMES, regime_of
 from validate.scoring.score import ScoredRow, ScoredRun, Scores
-from validate.words import counted
 
 SIDE = 560.0
 LEFT, TOP, RIGHT, BOTTOM = 72.0, 48.0, 16.0, 72.0

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from topo.table import Cell, Column, Table
 from topo.units import format_size
+from topo.words import counted
 from validate.compare import TOLERANCE
 from validate.scoring.errors import REGIMES
 from validate.scoring.order import APART, pairs_of
 from validate.scoring.score import ScoredRow, ScoredRun, Scores
-from validate.words import counted
 
 if TYPE_CHECKING:
     from validate.published.cases import Case
