@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -44,17 +43,18 @@ def _processes(count: int) -> Iterator[Executor]:
 
     before = set(active_children())
     executor = ProcessPoolExecutor(count, get_context("spawn"), initializer=_follow_parent)
+    # Python 3.11 before 3.11.5 would wait for ever, at the end, for a full queue that no worker reads any more
+    # (CPython's issue 94777). What is in it then is nobody's loss.
+    calls: Any = getattr(executor, "_call_queue", None)
+    if calls is not None:
+        calls.cancel_join_thread()
     try:
         yield executor
     finally:
         # Whoever is left works on points that nobody waits for any more.
-        calls: Any = getattr(executor, "_call_queue", None)
         executor.shutdown(wait=False, cancel_futures=True)
         for child in set(active_children()) - before:
             child.terminate()
-        # Python before 3.11.5 waits for ever at its end for what no worker reads any more (CPython's issue 94777).
-        with suppress(AttributeError, OSError):
-            calls._reader.close()
         executor.shutdown(wait=True)
 
 

@@ -155,6 +155,15 @@ def test_a_point_that_always_kills_is_the_only_one_that_fails(expected: bytes, t
     assert others == [row for row in rows_of(expected) if row["point"] != 4]
 
 
+@pytest.mark.parametrize("num_bytes", [0, 2**20])
+@pytest.mark.parametrize("num_done", [0, 2])
+def test_workers_end_at_once_whatever_is_queued(num_bytes: int, num_done: int) -> None:
+    """More than a pipe holds is queued when nobody reads it any more."""
+    for executor in local_workers(1).open():
+        futures = [executor.submit(len, bytes(num_bytes)) for _ in range(6)]
+        assert [future.result() for future in futures[:num_done]] == [num_bytes] * num_done
+
+
 def test_a_process_that_is_killed_loses_nothing(
     expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
