@@ -53,9 +53,11 @@ def _processes(count: int) -> Iterator[Executor]:
     finally:
         # Whoever is left works on points that nobody waits for any more.
         executor.shutdown(wait=False, cancel_futures=True)
-        for child in set(active_children()) - before:
+        left = set(active_children()) - before
+        for child in left:
             child.terminate()
-        executor.shutdown(wait=True)
+        for child in left:
+            child.join()
 
 
 def _follow_parent() -> None:
