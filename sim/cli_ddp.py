@@ -10,7 +10,7 @@ import click
 
 from sim.cli_drawings import plot_option, write_plot
 from sim.cli_options import planner_options, profile_option
-from topo.cli_common import Output, TopologyArgument, finite, note, output_options, topology_argument
+from topo.cli_common import Output, Share, TopologyArgument, finite, note, output_options, topology_argument
 
 if TYPE_CHECKING:
     from sim.ddp.study import Request
@@ -92,7 +92,7 @@ def model_options(command: Command) -> Command:
 )
 @click.option(
     "--mfu",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Share(0, 1, min_open=True),
     callback=finite,
     help="Share of the peak that is reached (default: 0.4; 0.2 for ResNets).",
 )

@@ -191,6 +191,16 @@ def print_data(text: str) -> None:
         raise click.exceptions.Exit(0) from None
 
 
+class Share(click.FloatRange):
+    """A share of something: 0.05 and 5% are the same."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The share as a float within the range; what is no number is refused as click refuses it."""
+        if isinstance(value, str) and value.endswith("%"):
+            value = click.FLOAT.convert(value[:-1], param, ctx) / 100
+        return super().convert(value, param, ctx)
+
+
 def finite(context: click.Context, option: click.Parameter, value: float | None) -> float | None:
     """The value of an option; NaN lies in no range, though click lets it through."""
     if value is not None and math.isnan(value):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 THIS_MACHINE = "this machine"
 
+_OWN_DRAWING = re.compile(r"\S.*: \d+ (GPUs?|CPU process(es)?|NICs?|NUMA nodes?)\b.*\n")
 _LOOKS_LIKE_PATH = re.compile(r"[/\\]|\.[A-Za-z0-9]{1,5}$")
 
 
@@ -141,6 +142,8 @@ def _what_else(content: str) -> str:
         return "NCCL's graph XML (its rings and trees), not a topology"
     if opening.startswith("<"):
         return "XML or HTML, but not a topology"
+    if _OWN_DRAWING.match(opening):
+        return "the drawing that topo shows, which is for people: pass on what --format json writes"
     return "in no known format"
 
 

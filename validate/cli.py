@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from topo.cli_common import Output, TopologyArgument, finite, output_options
+from topo.cli_common import Output, Share, TopologyArgument, finite, output_options
 from validate.cli_bisect import bisect
 from validate.cli_ddp import ddp
 from validate.cli_lab import lab
@@ -43,13 +43,13 @@ validate.add_command(verdicts)
 )
 @click.option(
     "--tolerance",
-    type=click.FloatRange(0, 1e6),
+    type=Share(0, 1e6),
     callback=finite,
     help="Until LOW (default 0.25; 0.15 beyond 16 MiB where a range is predicted) or a change (default 0.05).",
 )
 @click.option(
     "--min-ratio",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Share(0, 1, min_open=True),
     callback=finite,
     help="LOW below this share of the predicted speed, in place of --tolerance.",
 )

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from topo.cli_common import finite
+from topo.cli_common import Share, finite
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -74,7 +74,7 @@ def measuring_options(
         ),
         click.option(
             "--tolerance",
-            type=click.FloatRange(0, most_tolerance),
+            type=Share(0, most_tolerance),
             callback=finite,
             default=tolerance,
             show_default=tolerance is not None,

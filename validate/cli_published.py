@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from topo.cli_common import Output, note, output_options, write_atomically
+from topo.outputs import require_apart
 from validate.cli_options import published_options
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def published(
     from sim.cli_options import with_progress
     from validate.scoring.front import load, num_known, score_all
 
+    require_apart((("--plot", plot), ("-o", output.path)))
     found = load(data, machines, quality)
     for remark in found.remarks:
         note(remark)

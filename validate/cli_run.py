@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from sim.cli_options import size_options
-from topo.cli_common import FABRIC_HELP, Output, finite, note, output_options
+from topo.cli_common import FABRIC_HELP, Output, Share, finite, note, output_options
 from validate.cli_options import measuring_options, rank_options
 
 
@@ -47,7 +47,7 @@ from validate.cli_options import measuring_options, rank_options
 @click.option("--reduction", default="sum", show_default=True, help="sum, avg, min or max.")
 @click.option(
     "--min-ratio",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Share(0, 1, min_open=True),
     callback=finite,
     help="Health gate: LOW below this share of the predicted speed, such as 0.9; exit status 1.",
 )

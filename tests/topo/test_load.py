@@ -17,7 +17,7 @@ from topo import readers, textfile
 from topo.cluster import Cluster
 from topo.errors import CaptureError, NameChoiceError, TopoError, TopologyError
 from topo.load import load_topology, parse_gpus, read_paths
-from topo.presets import preset
+from topo.presets import PRESETS, preset
 from topo.topology import Topology
 from topo.writers import WRITERS, write
 
@@ -183,6 +183,14 @@ def test_what_is_no_topology_is_refused_with_its_source(name: str, tmp_path: Pat
         load_topology(str(path))
     assert str(caught.value).startswith(str(path))
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_topo_draws_for_people_is_told_from_what_it_reads(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "shown.txt"
+    path.write_text(write(preset(name), "text"))
+    with pytest.raises(CaptureError, match="the drawing that topo shows"):
+        load_topology(str(path))
 
 
 def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:

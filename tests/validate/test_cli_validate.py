@@ -303,7 +303,7 @@ def test_a_gate_is_by_ratio_and_per_size(table: Callable[[str, str], str]) -> No
     path = table("run.txt", "1000000 250000 float sum -1 2000 0.50 0.50 0\n")
     passed, failed = (
         validate("compare", path, "--topology", STAR, "--min-ratio", ratio, "--format", "json")
-        for ratio in ("0.4", "0.9")
+        for ratio in ("40%", "0.9")
     )
     assert (passed.exit_code, failed.exit_code) == (0, 1)
     (row,) = json.loads(failed.stdout)["rows"]
