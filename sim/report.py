@@ -68,10 +68,17 @@ def notes_before(simulator: Simulator, names: Sequence[str], collective: str) ->
         notes.append(
             f"{machine.name} is shown only in part: what its capture does not show takes no part in these times"
         )
+    why = simulator.why_not_nccl
+    if why and simulator.profile.name != "ideal":
+        notes.append(
+            "NCCL's plan is not known here, so these times hold neither its protocols nor its channels, and those of "
+            f"small sizes may be off by several times: {why}"
+        )
+        why = ""
     chooses = AUTO not in names or simulator.planner_of(AUTO, collective).chooses
     if not chooses and len(auto_candidates(collective)) > 1:
-        why = f", since NCCL's choice is not known here: {simulator.why_not_nccl}" if simulator.why_not_nccl else ""
-        notes.append(f"auto takes the faster simulated of {' and '.join(auto_candidates(collective))}{why}")
+        reason = f", since NCCL's choice is not known here: {why}" if why else ""
+        notes.append(f"auto takes the faster simulated of {' and '.join(auto_candidates(collective))}{reason}")
     return notes
 
 

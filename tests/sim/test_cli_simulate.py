@@ -117,13 +117,20 @@ def test_kernels_need_no_schedule_and_give_a_range() -> None:
     assert "nvls" in topo("dgx-h100", "--size", "1G", "--algorithm", "all").stdout
 
 
-@pytest.mark.parametrize("machine", [STAR, "examples/dgx-h100-topo-m.txt"])
-def test_what_nccl_cannot_plan_is_the_faster_of_ring_and_tree(machine: str) -> None:
+@pytest.mark.parametrize(
+    ("machine", "said"),
+    [
+        (STAR, "faster simulated of ring and tree, since NCCL's choice is not known here"),
+        ("examples/dgx-h100-topo-m.txt", "those of small sizes may be off by several times: the model of GPU0 is"),
+    ],
+)
+def test_what_nccl_cannot_plan_is_the_faster_of_ring_and_tree(machine: str, said: str) -> None:
     place = machine if machine == STAR else str(ROOT / machine)
     result = topo(place, "--size", "1G", "--format", "json")
     (row,) = json.loads(result.stdout)["rows"]
     assert (row["algorithm"], row["planner"]) == ("ring", "topology")
-    assert "faster simulated of ring and tree, since NCCL's choice is not known here" in result.stderr
+    assert "faster simulated of ring and tree" in result.stderr
+    assert said in result.stderr
 
 
 def test_a_planner_by_name() -> None:
