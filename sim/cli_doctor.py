@@ -33,7 +33,7 @@ def doctor(topology: str, nccl_log: Path | None, nccl_tests: Path | None, output
     """
     from sim.doctor import diagnose
     from sim.doctor_report import as_document, as_table, as_text, summary
-    from topo.load import load_case, read_log
+    from topo.reading import load_case, read_log
 
     case = load_case(topology)
     if nccl_log is not None:

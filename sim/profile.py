@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sim.clock.profile import KernelProfile
-from topo import catalog
-from topo.cluster import Cluster
 from topo.errors import CaptureError, NameChoiceError
 from topo.topology import LinkKind, Topology
+
+if TYPE_CHECKING:
+    from topo.cluster import Cluster
 
 LEAST_EFFICIENCY = 1e-6
 """A smaller share of a link's rate is a slip of the keyboard, and rates under it would overflow times."""
@@ -132,6 +134,8 @@ def nccl_constants(machine: Topology | Cluster) -> Profile:
     CPUs; hop latencies and launch overheads are those of Ring by protocol (src/graph/tuning.cc), payload shares those
     of the protocols' lines: LL 4 of 8 bytes, LL128 120 of 128 (src/include/device.h).
     """
+    from topo import catalog
+
     node = machine if isinstance(machine, Topology) else machine.node
     capabilities = [device.gpu.compute_capability for device in node.devices if device.gpu]
     lowest = min((sm for sm in capabilities if sm is not None), default=None)
@@ -182,6 +186,8 @@ def _hops(nvlink_s: float, pcie_s: float, network_s: float) -> tuple[Hop, ...]:
 
 def _between_cpus(node: Topology) -> float:
     """The share of its CPU links that NCCL counts for GPU traffic across them."""
+    from topo import catalog
+
     cpu = next(iter(node.of_kind("cpu")), None)
     if cpu is None:
         return 1.0

@@ -40,7 +40,7 @@ def discover(sources: tuple[str, ...], save_capture: Path | None, output: Output
 
 
 def _from_captures(sources: tuple[str, ...]) -> Topology:
-    from topo.load import read_paths
+    from topo.reading import read_paths
 
     return read_paths(sources)
 
@@ -48,7 +48,7 @@ def _from_captures(sources: tuple[str, ...]) -> Topology:
 def _this_machine(save_capture: Path | None) -> Topology:
     """Captured, kept if asked to, and only then read."""
     from topo.capture import capture, save
-    from topo.load import read_capture
+    from topo.reading import read_capture
 
     captured = capture()
     if save_capture is not None:

@@ -8,7 +8,6 @@ and the nearest valid key; numbers that JSON has no word for (NaN, infinity) are
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import re
 import types
@@ -169,5 +168,7 @@ def _check_keys(plain: object, type_: Any, path: str, source: str) -> None:
 
 
 def _nearest(key: str, known: Collection[str]) -> str:
+    import difflib
+
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(known))}"

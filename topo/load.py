@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from topo import readers, textfile
-from topo.captures import Captures, Output, Text, not_read, read_texts
 from topo.errors import CaptureError, NameChoiceError, TopologyError
+from topo.synthetic import is_synthetic, synthetic
 from topo.words import counted
 
 if TYPE_CHECKING:
-    from topo.capture import Capture
-    from topo.case import Case
     from topo.cluster import Cluster
     from topo.topology import Topology
 
-THIS_MACHINE = "this machine"
-
-_OWN_DRAWING = re.compile(r"\S.*: \d+ (GPUs?|CPU process(es)?|NICs?|NUMA nodes?)\b.*\n")
 _LOOKS_LIKE_PATH = re.compile(r"[/\\]|\.[A-Za-z0-9]{1,5}$")
 
 
@@ -34,7 +26,7 @@ def load_topology(
     any format of READERS; `gpus` ("0-3,6") picks the ranks that take part. Raises CaptureError for what cannot be
     read, NameChoiceError for a name that is neither file nor preset, TopologyError for GPUs that are not there.
     """
-    topology = _machine(argument)
+    topology = one_machine(argument)
     if gpus is not None:
         topology = topology.take_ranks(parse_gpus(gpus, topology.num_ranks))
     if nodes == 1 and fabric is None:
@@ -65,154 +57,27 @@ def parse_gpus(text: str, num_ranks: int) -> tuple[int, ...]:
     return tuple(chosen)
 
 
-def from_texts(texts: Sequence[Text], where: str) -> Topology:
-    """The topology in several captures of one machine, put together; `where` names them in errors.
-
-    CaptureError where none is a topology, two of the best format are, or they are of different machines.
-    """
-    from topo.merging import merge
-
-    return merge(read_texts(texts), where)
-
-
-def _machine(argument: str) -> Topology:
+def one_machine(argument: str) -> Topology:
+    """The machine that a TOPOLOGY argument names, with all its ranks; raises as `load_topology` does."""
+    if is_synthetic(argument):
+        return synthetic(argument)
     from topo import presets
 
-    if argument == "-":
-        return _read(Text(textfile.read_stdin(), "standard input"))
     if argument in presets.PRESETS:
         return presets.preset(argument)
-    if presets.is_synthetic(argument):
-        return presets.synthetic(argument)
     path = Path(argument)
-    if _exists(path):
-        return from_texts(_folder(path), argument) if path.is_dir() else _read(Text(textfile.read_file(path), argument))
+    if argument == "-" or exists(path):
+        from topo.reading import read_argument
+
+        return read_argument(argument)
     if _LOOKS_LIKE_PATH.search(argument):
         raise CaptureError("no such file or folder: check the path", source=argument)
     raise NameChoiceError("file or preset", argument, presets.PRESETS, listing=presets.LISTING)
 
 
-def _exists(path: Path) -> bool:
+def exists(path: Path) -> bool:
+    """Whether there is such a file; what cannot be a path names none."""
     try:
         return path.exists()
     except (OSError, ValueError):
         return False
-
-
-def _folder(path: Path) -> list[Text]:
-    """The texts of a folder, hidden files and what is no text left out."""
-    files = sorted(entry for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
-    return [text for file in files if (text := _text_or_none(file)) is not None]
-
-
-def _text_or_none(path: Path) -> Text | None:
-    try:
-        return Text(textfile.read_file(path), str(path), path.name)
-    except CaptureError:
-        return None
-
-
-def _read(text: Text) -> Topology:
-    """The topology of one text; what is in no known format is refused with the formats that are."""
-    from topo.merging import merge
-
-    captures = read_texts([text])
-    _refuse_unknown(captures)
-    return merge(captures, text.source)
-
-
-def _refuse_unknown(captures: Captures) -> None:
-    """Refuses a single text in which nothing is known, saying what it is instead."""
-    text = captures.texts[0]
-    if not captures.outputs and not any(captures.error_messages()):
-        if sentence := not_read(text.content):
-            raise CaptureError(sentence, source=text.source)
-        raise CaptureError(f"{_what_else(text.content)}: read are {readers.titles()}", source=text.source)
-
-
-def _what_else(content: str) -> str:
-    """What a text is that is no topology, as far as its opening tells."""
-    from topo.jsonio import schema_of
-
-    opening = content.lstrip("\ufeff \t\r\n")
-    if opening.startswith("{"):
-        schema = schema_of(content)
-        return f"a JSON document of schema {schema!r}, not a topology" if schema else "JSON, but not a topology"
-    if opening.startswith("<graphs"):
-        return "NCCL's graph XML (its rings and trees), not a topology"
-    if opening.startswith("<"):
-        return "XML or HTML, but not a topology"
-    if _OWN_DRAWING.match(opening):
-        return "the drawing that topo shows, which is for people: pass on what --format json writes"
-    return "in no known format"
-
-
-def load_case(argument: str) -> Case:
-    """A TOPOLOGY argument with all that was captured: also where that tells of a machine, but not how it is built.
-
-    Raises as `load_topology` does, but for supporting captures alone, which give a case without a topology.
-    """
-    from topo.case import Case
-    from topo.merging import merge, with_one_matrix
-
-    path = Path(argument)
-    if argument != "-" and not _exists(path):
-        return Case(_machine(argument))
-    if path.is_dir():
-        captures = read_texts(_folder(path))
-    else:
-        text = textfile.read_stdin() if argument == "-" else textfile.read_file(path)
-        captures = read_texts([Text(text, "standard input" if argument == "-" else argument)])
-        _refuse_unknown(captures)
-    captures = with_one_matrix(captures)
-    read = [output for output in captures.outputs if output.problem is None]
-    if read and all(output.reader.supporting for output in captures.outputs):
-        return Case(None, captures)
-    return Case(merge(captures, argument), captures)
-
-
-def read_log(path: Path) -> Output:
-    """A log of NCCL; CaptureError where the file is none."""
-    reader = readers.READERS["nccl-log"]
-    text = Text(textfile.read_file(path), str(path))
-    if not reader.sniff(text.content):
-        raise CaptureError(
-            f"no log of NCCL ({_what_else(text.content)}): run with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH",
-            source=text.source,
-        )
-    return Output(reader, text, reader.read(text.content, text.source))
-
-
-def read_paths(paths: Iterable[str]) -> Topology:
-    """The topology in captures that are named one by one: files, folders or `-`, all of one machine."""
-    texts: list[Text] = []
-    for argument in paths:
-        path = Path(argument)
-        if argument == "-":
-            texts.append(Text(textfile.read_stdin(), "standard input"))
-        elif _exists(path) and path.is_dir():
-            texts.extend(_folder(path))
-        else:
-            texts.append(Text(textfile.read_file(path), argument))
-    return _read(texts[0]) if len(texts) == 1 else from_texts(texts, "these captures")
-
-
-def read_capture(captured: Capture) -> tuple[Topology, str]:
-    """The topology of a capture of this machine, and a sentence for the user where it has no usable NVIDIA GPU.
-
-    It is that of the saved capture. Without a matrix of nvidia-smi, /sys gives processors and NICs, and CPU processes
-    as ranks.
-    """
-    from topo.merging import merge
-
-    captures = read_texts(Text(text, file, file) for file, text in captured.files())
-    topology = replace(merge(captures, THIS_MACHINE), name=THIS_MACHINE)
-    if not topology.of_kind("process"):
-        return topology, ""
-    matrix = captured.text_of("nvidia-smi-topo-m.txt")
-    words = " ".join(matrix.text.split())[:160]
-    said = f'{matrix.problem}, it says "{words}"' if matrix.problem and words else matrix.problem or "shows no GPU"
-    remark = (
-        f"no NVIDIA GPU found (nvidia-smi: {said}): its CPUs and NICs are shown, with one CPU process per core as rank"
-    )
-    return topology, remark

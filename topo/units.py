@@ -14,7 +14,6 @@ A text that is accepted has one reading; everything else is a `UnitError` that s
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping
@@ -211,6 +210,8 @@ def _unit_problem(unit: str, quantity: _Quantity) -> str:
     if quantity is _RATE and re.fullmatch(r"[kmgt]?i?b(ps|/s)", unit, re.IGNORECASE):
         prefix = unit[0].upper() if unit[0] in "kKmMgGtT" else ""
         return f"{unit!r} can mean bits or bytes, write {prefix}b/s for bits or {prefix}B/s for bytes"
+    import difflib
+
     known = {**quantity.units, **quantity.any_case_units}
     by_folded = {name.lower(): name for name in known if name}
     near = difflib.get_close_matches(unit.lower(), list(by_folded), n=1, cutoff=0.5)

@@ -222,7 +222,7 @@ def _this_machine(note: Note) -> Topology | None:
     """This machine as it is discovered; None, with the reason noted, where its capture gives no topology."""
     from topo.capture import capture
     from topo.errors import TopoError
-    from topo.load import read_capture
+    from topo.reading import read_capture
 
     try:
         found, remark = read_capture(capture())

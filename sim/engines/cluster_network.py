@@ -16,7 +16,7 @@ from sim.engines.indexing import distinct, offsets
 from sim.engines.routes import Floats, Pairs, Reach, Router, Routes, effective_rates, latency_of
 from topo.cluster import Cluster
 from topo.errors import TopologyError
-from topo.topology import Device
+from topo.topology import Device, Topology
 
 if TYPE_CHECKING:
     from sim.profile import Profile
@@ -31,8 +31,9 @@ class ClusterLinks:
     A helper is called as in the explicit cluster, `node3/NVS0`, or without its node where that is the first.
     """
 
-    def __init__(self, cluster: Cluster, profile: Profile, helpers: Sequence[str], reach: Reach) -> None:
-        """Nothing is searched yet."""
+    def __init__(self, machine: Topology | Cluster, profile: Profile, helpers: Sequence[str], reach: Reach) -> None:
+        """One node alone is a cluster of one. Nothing is searched yet."""
+        cluster = Cluster(machine, 1) if isinstance(machine, Topology) else machine
         self._cluster, self._profile = cluster, profile
         found = [_located(helper, cluster) for helper in helpers]
         devices = list(dict.fromkeys(device for _, device in found))

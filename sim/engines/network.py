@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.engines.cluster_network import ClusterLinks
 from sim.engines.indexing import distinct
 from sim.engines.routes import (
     ALL_LINKS,
@@ -23,11 +22,11 @@ from sim.engines.routes import (
     latency_of,
 )
 from sim.schedule import REDUCE, Rows
-from topo.cluster import Cluster
 from topo.topology import Device, LinkKind, Topology
 
 if TYPE_CHECKING:
     from sim.profile import Profile
+    from topo.cluster import Cluster
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +84,9 @@ def network_of(
     reach: Reach = ALL_LINKS,
 ) -> Network:
     """The network of a machine or of a cluster kept folded; `helpers` are devices that run agents beside the ranks."""
-    if isinstance(machine, Topology) and len(set(reach.apart)) > 1:
-        machine = Cluster(machine, 1)
-    if isinstance(machine, Cluster):
+    if not isinstance(machine, Topology) or len(set(reach.apart)) > 1:
+        from sim.engines.cluster_network import ClusterLinks
+
         cluster = ClusterLinks(machine, profile, helpers, reach)
         return _with_reduce_links(cluster.link_id, cluster.rates(), cluster.routes, cluster.agents(), profile)
     router = Router(machine, peer_to_peer=reach.peers)

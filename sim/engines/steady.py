@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from sim.engines import event
 from sim.engines.fold import Folded, fold
 from sim.engines.indexing import offsets
+from sim.engines.instants import State, simulate_classes
 from sim.engines.network import Network
 from sim.engines.periods import IrregularError, Period, periods, with_bytes
 from sim.engines.run import Run
@@ -66,6 +66,8 @@ def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans:
             raise IrregularError("whoever waits for somebody late waits by its distance, which few classes do not tell")
         blocks = periods(schedule)
     except IrregularError:
+        from sim.engines import event
+
         return event.simulate(schedule, network, workload, spans=spans)
     if not blocks:
         nothing = np.zeros(len(network.bandwidth_bytes_per_s))
@@ -82,13 +84,23 @@ def simulate(schedule: Schedule, network: Network, workload: Workload, *, spans:
         walk = longest
     while True:
         short = [replace(block, repeat=min(block.repeat, walk)) for block in blocks]
-        run, landed_s = event.simulate_classes(short, classes, schedule, network, workload)
+        run, landed_s = simulate_classes(short, classes, schedule, network, workload, _run_clock)
         skipped_s = _skipped(blocks, short, classes, landed_s, depth)
         if skipped_s is not None:
             grown = 1 + skipped_s / run.duration_s if run.duration_s > 0 else 1.0
             duration_s = max(run.duration_s + skipped_s, _bound(run, network))
             return replace(run, duration_s=duration_s, link_busy_s=run.link_busy_s * grown)
         walk *= 2
+
+
+def _run_clock(state: State, begin_s: float) -> None:
+    """Takes a short walk through its instants; without SimPy, whose import costs more than the walk."""
+    state.begin(begin_s)
+    now_s = begin_s
+    while (instant := state.next_instant()) < np.inf:
+        # Delays are added up, as SimPy does: so both engines agree to the last digit.
+        now_s += instant - now_s
+        state.advance(now_s)
 
 
 def _bound(run: Run, network: Network) -> float:

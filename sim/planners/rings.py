@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from topo.cluster import Cluster
 from topo.topology import Topology
 
 if TYPE_CHECKING:
     from sim.engines.routes import Router
+    from topo.cluster import Cluster
 
 Order = tuple[int, ...]
 Preference = Callable[[int, int], tuple[float, ...]]
@@ -42,7 +42,7 @@ def ring_orders(machine: Topology | Cluster) -> tuple[Order, ...]:
     In a cluster every order of the node is turned once per NIC, so that each channel enters the nodes through a NIC of
     its own, and then repeated node after node.
     """
-    if isinstance(machine, Cluster):
+    if not isinstance(machine, Topology):
         size = machine.node.num_ranks
         return tuple(
             tuple(where * size + rank for where in range(machine.count) for rank in order)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sim.plan import Plan
-from topo.cluster import Cluster
 from topo.errors import TopologyError
 from topo.topology import Topology
+
+if TYPE_CHECKING:
+    from topo.cluster import Cluster
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -17,7 +20,7 @@ def nodes_of(machine: Topology | Cluster) -> Groups:
 
     The nodes of a topology are its hosts.
     """
-    if isinstance(machine, Cluster):
+    if not isinstance(machine, Topology):
         size = machine.node.num_ranks
         return tuple(tuple(range(node * size, (node + 1) * size)) for node in range(machine.count))
     ranks: dict[str | None, list[int]] = {}
@@ -64,7 +67,7 @@ def with_switches(plan: Plan, machine: Topology | Cluster) -> Plan:
 
 def _joined(machine: Topology | Cluster) -> dict[tuple[int, ...], list[str]]:
     """The switches of each group of ranks that they join directly, groups in the order of their first ranks."""
-    if isinstance(machine, Cluster):
+    if not isinstance(machine, Topology):
         size = machine.node.num_ranks
         return {
             tuple(node * size + rank for rank in ranks): [machine.device_id(node, switch) for switch in switches]

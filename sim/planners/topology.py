@@ -16,13 +16,13 @@ from sim.plan import Plan
 from sim.planners.options import Options
 from sim.planners.rings import Order, ring_orders
 from sim.planners.switches import nodes_of, with_switches
-from topo.cluster import Cluster
 from topo.errors import NameChoiceError, ScheduleError, TopologyError, UnitError
 from topo.topology import Topology
 
 if TYPE_CHECKING:
     from sim.engines.network import Network
     from sim.workload import Workload
+    from topo.cluster import Cluster
 
 __all__ = ["Options", "TopologyPlanner"]
 
@@ -117,7 +117,7 @@ def pipeline_chunks(network: Network, workload: Workload, draft: Plan) -> int:
 
 def place_servers(machine: Topology | Cluster, text: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """Server agents and the devices of helpers: from `host`, ranks or GPU names, separated by commas."""
-    node = machine.node if isinstance(machine, Cluster) else machine
+    node = machine if isinstance(machine, Topology) else machine.node
     names = {node.device(gpu_id).name: rank for rank, gpu_id in enumerate(node.gpu_ids)}
     servers: list[int] = []
     helpers: list[str] = []

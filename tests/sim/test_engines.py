@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sim.algorithms import ALGORITHMS
 from sim.engines import ENGINES, engine
 from sim.engines.dependencies import groups
-from sim.engines.event import _in_line, simulate_rows
+from sim.engines.event import simulate_rows
+from sim.engines.instants import _in_line
 from sim.engines.network import network_of
 from sim.engines.rates import RateSolver
 from sim.engines.routes import Routes

@@ -14,8 +14,9 @@ from topo import catalog
 from topo.capture import COMMANDS, Capture, RawText, capture, read_sysfs, run_command, save
 from topo.captures import LOG_FILE
 from topo.errors import CaptureError
-from topo.load import load_topology, read_capture
+from topo.load import load_topology
 from topo.readers import sysfs
+from topo.reading import read_capture
 from topo.topology import Topology
 
 MATRIX = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n"

@@ -18,10 +18,11 @@ from topo.captures import Text
 from topo.cli import main
 from topo.diff import Change, diff
 from topo.diff_summary import summary
-from topo.load import from_texts, load_topology
+from topo.load import load_topology
 from topo.matching import match_devices
 from topo.presets import PRESETS, preset
 from topo.readers import nccl_xml
+from topo.reading import from_texts
 from topo.topology import Device, Link, Provenance, Topology
 from topo.writers import write
 

@@ -14,9 +14,9 @@ from topo.case import Case
 from topo.errors import CaptureError
 from topo.finding import Finding
 from topo.findings import RULES, examine
-from topo.load import load_case
 from topo.merging import merge, with_one_matrix
 from topo.presets import PRESETS
+from topo.reading import load_case
 from topo.topology import Topology
 
 NVLINK_HOST = say.matrix(say.all_to_all(8, "NV18"), [0] * 4 + [1] * 4)

@@ -21,9 +21,10 @@ from topo.capture_nvml import capture_nvml
 from topo.captures import Text, read_texts
 from topo.commands import RawText, run_command
 from topo.installed import EntryPoint
-from topo.load import THIS_MACHINE, load_topology, read_capture
+from topo.load import load_topology
 from topo.merging import merge
 from topo.readers import nvml
+from topo.reading import THIS_MACHINE, read_capture
 from topo.redact import Redactor
 from topo.sources import installed_sources
 from topo.topology import Topology

@@ -16,8 +16,9 @@ from tests.support import NO_CORPUS, corpus_files
 from topo import readers, textfile
 from topo.cluster import Cluster
 from topo.errors import CaptureError, NameChoiceError, TopoError, TopologyError
-from topo.load import load_topology, parse_gpus, read_paths
+from topo.load import load_topology, parse_gpus
 from topo.presets import PRESETS, preset
+from topo.reading import read_paths
 from topo.topology import Topology
 from topo.writers import WRITERS, write
 

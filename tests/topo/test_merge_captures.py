@@ -204,7 +204,7 @@ def test_several_outputs_in_one_file_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_files_and_a_folder_give_the_same(tmp_path: Path) -> None:
-    from topo.load import read_paths
+    from topo.reading import read_paths
 
     texts = {**HOPPER, "s.txt": say.nvlinks([18] * 7 + [16]), "q.csv": say.query(8)}
     folder = say.write_all(tmp_path / "machine", texts)
@@ -252,7 +252,7 @@ def test_reading_captures_loads_nothing_heavy(tmp_path: Path) -> None:
     texts = {**HOPPER, "s.txt": say.nvlinks([18] * 8), "q.csv": say.query(8), "x.xml": say.xml(8), "p.txt": say.p2p(8)}
     folder = say.write_all(tmp_path, texts)
     script = (
-        "import sys; from topo.load import read_paths; read_paths([sys.argv[1]]); "
+        "import sys; from topo.reading import read_paths; read_paths([sys.argv[1]]); "
         "print(sorted({'numpy', 'networkx', 'urllib.request', 'http.client', 'rich', 'sim'} & sys.modules.keys()))"
     )
     run = subprocess.run([sys.executable, "-c", script, folder], capture_output=True, text=True, check=True, timeout=60)

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tests.support import NO_CORPUS, corpus_files
 from topo import textfile
+from topo.captures import Text
 from topo.errors import CaptureError, TopoError
-from topo.load import Text, from_texts
 from topo.readers import READERS, Reader, sniff, sniff_all, titles
+from topo.reading import from_texts
 
 CORPUS = [path for path in corpus_files("*/*") if path.suffix in (".txt", ".xml")]
 
