@@ -127,6 +127,7 @@ class Simulator:
     def names(self, text: str, workload: Workload) -> tuple[str, ...]:
         """The algorithms that `--algorithm` names, each once; `all` are those that can run the workload here.
 
+        One rank exchanges nothing, so that all of them are one and the same copy: of these the first is named.
         NameChoiceError for an unknown name, ScheduleError for one that does not run this collective.
         """
         if text != ALL:
@@ -136,7 +137,7 @@ class Simulator:
             raise ScheduleError(
                 f"--algorithm {ALL}: none can run {workload.collective} on {self.machine.name} under these options"
             )
-        return found
+        return found[:1] if self.machine.num_ranks == 1 else found
 
     def algorithms_for(self, workload: Workload) -> tuple[str, ...]:
         """Every algorithm that can run the workload here: by a schedule, or by a kernel that can be timed."""
@@ -319,6 +320,8 @@ def reaches_peers(options: Options) -> bool:
 def _require_shown(machine: Topology | Cluster) -> None:
     """Raise TopologyError where the source does not show how two GPUs that take part are joined."""
     node = machine if isinstance(machine, Topology) else machine.node
+    if not node.hidden_pairs:
+        return
     names = {node.device(gpu_id).name for gpu_id in node.gpu_ids}
     hidden = [pair for pair in node.hidden_pairs if names.issuperset(pair)]
     if hidden:

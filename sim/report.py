@@ -60,6 +60,8 @@ def notes_before(simulator: Simulator, names: Sequence[str], collective: str) ->
     """What the user should know of the plans by algorithms of these names, in sentences."""
     notes = list(simulator.planner_of(names[0], collective).notes)
     machine = simulator.machine if isinstance(simulator.machine, Topology) else simulator.machine.node
+    if simulator.machine.num_ranks == 1:
+        notes.append("one rank needs no exchange: whatever the algorithm, this is a copy on the GPU itself")
     odd = [finding.sentence for finding in machine.findings if finding.rule == INCONSISTENT]
     if odd:
         more = f" (and {len(odd) - 1} more, see topo show)" if len(odd) > 1 else ""

@@ -27,6 +27,9 @@ BASELINE = "baseline"
 BREAKS_BELOW = 0.9
 """The share of a sweep's first busbw below which scaling has broken."""
 
+SAME_TIME = 1e-9
+"""Times that differ by less than this share are one time, worked out in two ways."""
+
 POOREST_FIRST = ("ideal", "nccl-constants", "nccl-fitted")
 """The profiles that `auto` takes, by how much has to be known of a machine."""
 
@@ -95,12 +98,12 @@ class Outcome:
 
         As if the model erred on both times independently: their errors in logarithms add up in squares. Where a change
         is small the errors are mostly the same and cancel, so that the range is wider than it would have to be; where
-        nothing changed there is none.
+        the time stays the same they are the same errors, and nothing is left of the range.
         """
         own, other = bounds_of(self.prediction), bounds_of(self.baseline)
         if own is None or other is None or self.delta is None:
             return None
-        if (self.prediction, self.plan) == (self.baseline, self.baseline_plan):
+        if abs(self.delta) < SAME_TIME:
             return 0.0, 0.0
         ratio = 1 + self.delta
         return ratio * math.exp(-math.hypot(own.below, other.above)) - 1, ratio * math.exp(

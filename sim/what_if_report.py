@@ -34,19 +34,23 @@ _ALWAYS = (
     Column("time\nchange", "time_change", show=percent),
 )
 _RANGE = (
-    Column("at\nleast", "time_change_low", show=percent),
-    Column("at\nmost", "time_change_high", show=percent),
+    Column("at\nleast", "time_change_low", show=percent, aside="at least {}"),
+    Column("at\nmost", "time_change_high", show=percent, aside="at most {}"),
 )
-_PLANNED = (Column("algorithm", "algorithm"), Column("proto", "protocol"), Column("chan", "num_channels"))
-_RINGS = Column("rings", "new_rings")
+_PLANNED = (
+    Column("algorithm", "algorithm"),
+    Column("proto", "protocol", aside="{}"),
+    Column("chan", "num_channels", aside="channels: {}"),
+)
+_RINGS = Column("rings", "new_rings", aside="rings: {}")
 _EFFICIENCY = Column("efficiency", "efficiency", show=lambda cell: f"{cell:.0%}")
-_LIMIT = Column("limiting link", "limiting_link")
-_REMARK = Column("remark", "remark")
+_LIMIT = Column("limiting\nlink", "limiting_link")
+_REMARK = Column("remark", "remark", aside="{}")
 
 
 def what_if_table(rows: Sequence[Outcome]) -> Table:
     """One line per case and size, the baseline first; columns that say nothing are left out."""
-    bounded = any(row.delta_bounds for row in rows)
+    bounded = any(any(_range(row)) for row in rows)
     ringed = any(row.num_new_rings for row in rows)
     swept = any(row.efficiency is not None for row in rows)
     remarks = [_remark(row) for row in rows]
@@ -67,7 +71,7 @@ def what_if_table(rows: Sequence[Outcome]) -> Table:
             row.prediction.duration_s * 1e6,
             _giga(row.prediction.busbw_bytes_per_s),
             row.delta,
-            *((row.delta_bounds or (None, None)) if bounded else ()),
+            *(_range(row) if bounded else ()),
             row.prediction.algorithm,
             row.prediction.protocol,
             row.prediction.num_channels,
@@ -91,8 +95,14 @@ def _title(rows: Sequence[Outcome]) -> str:
     )
 
 
+def _range(row: Outcome) -> tuple[float, float] | tuple[None, None]:
+    """The ends of the change, none where nothing changes."""
+    bounds = row.delta_bounds
+    return bounds if bounds and any(bounds) else (None, None)
+
+
 def _rings(row: Outcome) -> str | None:
-    if row.variant.label == BASELINE or row.num_new_rings is None:
+    if row.variant.label == BASELINE or not row.num_new_rings:
         return None
     return f"{row.num_new_rings} of {len(row.plan.rings)} new"
 
@@ -190,13 +200,14 @@ def _fastest_sentences(rows: Sequence[Outcome]) -> Iterator[str]:
             by_size.setdefault(row.prediction.workload.num_bytes, []).append(row)
     for num_bytes, (own, *others) in by_size.items():
         changed = [row for row in others if row.prediction.algorithm != own.prediction.algorithm]
-        parts = [_timed(own), *(f"{_timed(row)} with {row.variant.label!r}" for row in changed)]
+        parts = [_fastest(row) for row in (own, *changed)]
         rest = "" if changed else ", with every change too" if others else ""
         yield f"{format_size(num_bytes)}: fastest is {'; '.join(parts)}{rest}"
 
 
-def _timed(row: Outcome) -> str:
-    return f"{row.prediction.algorithm} ({format_duration(row.prediction.duration_s)})"
+def _fastest(row: Outcome) -> str:
+    timed = f"{row.prediction.algorithm} ({format_duration(row.prediction.duration_s)})"
+    return timed if row.variant.label == BASELINE else f"{timed} with {row.variant.label!r}"
 
 
 def _scaling_sentence(found: Scaling) -> str:

@@ -14,6 +14,9 @@ Cell = str | int | float | None
 GAP = 2
 """Blanks between two columns where there is room."""
 
+PIPE_COLUMNS = 80
+"""How wide a table may be in a pipe or file before columns go aside, where they can."""
+
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 _JOINT = re.compile(r"(?<=->)|(?<=/)|(?<=[A-Za-z]-)(?!>)")
@@ -34,13 +37,15 @@ class Column:
     """A table's column: `title` with its unit for people, `key` for CSV, `spec` how a float is written for people.
 
     A title may have two lines ("algbw\\nGB/s"); where there is room they are one. `show` writes a cell in full for
-    people ("1 MiB") where programs are to have the plain number.
+    people ("1 MiB") where programs are to have the plain number. `aside` words the cell, as `{}`, in a note under a
+    table that is too wide; without it the column always stands in the table.
     """
 
     title: str
     key: str
     spec: str = ".4g"
     show: Callable[[Any], str] | None = None
+    aside: str = ""
 
     @property
     def line(self) -> str:
@@ -90,24 +95,51 @@ class Table:
 
         In a pipe or file each row is one line of its natural width. Where stdout is a terminal (and `terminal` says
         that this goes there), titles are bold, and a table wider than the screen is narrowed: titles fold, gaps shrink
-        to one blank, columns of text fold. Numbers always keep their line.
+        to one blank, columns of text fold. Numbers always keep their line. In both, columns that have an `aside` go
+        under a table that would be wider than the screen (in a pipe: 80 columns) as numbered notes.
         """
         import shutil
         import sys
 
-        if not (terminal and sys.stdout.isatty()):
-            return self._plain()
-        screen = shutil.get_terminal_size().columns
+        on_screen = terminal and sys.stdout.isatty()
+        screen = shutil.get_terminal_size().columns if on_screen else PIPE_COLUMNS
+        if not any(column.aside for column in self.columns) or _total(self._natural(), GAP) <= screen:
+            return self._within(screen) if on_screen else self._plain([[column.line] for column in self.columns])
+        table, notes = self._with_notes()
+        if on_screen:
+            return table._within(screen) + _listed(notes, screen)
+        tall = _total(table._natural(), GAP) > screen
+        titles = [column.title.split("\n") if tall else [column.line] for column in table.columns]
+        return table._plain(titles) + _listed(notes, screen)
+
+    def _with_notes(self) -> tuple[Table, list[str]]:
+        """The table without its columns that go aside, the numbers of its notes in their place; and these notes."""
+        stays = [number for number, column in enumerate(self.columns) if not column.aside]
+        notes: dict[str, int] = {}
+        rows = []
+        for row in self.rows:
+            asides = [(column, cell) for column, cell in zip(self.columns, row, strict=True) if column.aside]
+            said = ", ".join(column.aside.format(column.shown(cell)) for column, cell in asides if cell is not None)
+            mark = f"[{notes.setdefault(said, len(notes) + 1)}]" if said else None
+            rows.append((*(row[number] for number in stays), mark))
+        columns = (*(self.columns[number] for number in stays), Column("note", "note"))
+        return Table(columns, tuple(rows), self.title), list(notes)
+
+    def _within(self, screen: int) -> str:
+        """The table for a terminal, as narrow as it has to be."""
         for gap, folded, longest in _NARROWINGS:
             widths = self._narrowed(self._least(folded_cells=folded, longest=longest), screen, gap)
             if _total(widths, gap) <= screen:
                 break
         return self._drawn(widths, gap)
 
-    def _plain(self) -> str:
-        """The lines at their natural widths: nothing folds, so that no library need lay them out."""
-        parts = zip(self._by_column(), self._is_right(), self._natural(), strict=True)
-        columns = [_set([column.line, *cells], width, right=right) for (column, cells), right, width in parts]
+    def _plain(self, titles: Sequence[Sequence[str]]) -> str:
+        """The lines at their natural widths below titles of so many lines: no library need lay them out."""
+        height = max(map(len, titles), default=0)
+        columns = []
+        for lines, (_, cells), right in zip(titles, self._by_column(), self._is_right(), strict=True):
+            column = [*[""] * (height - len(lines)), *lines, *cells]
+            columns.append(_set(column, max(1, *map(_width, column)), right=right))
         head = f"{printable(self.title)}\n" if self.title else ""
         return head + "".join(f"{(' ' * GAP).join(cells).rstrip()}\n" for cells in zip(*columns, strict=True))
 
@@ -186,6 +218,20 @@ def _harmless(cell: Cell) -> Cell:
     if cell is None:
         return ""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA_STARTS) else cell
+
+
+def _listed(notes: Sequence[str], screen: int) -> str:
+    """Numbered notes, folded where the screen ends."""
+    import textwrap
+
+    lines = [
+        line
+        for number, note in enumerate(notes, start=1)
+        for line in textwrap.wrap(
+            f"[{number}] {note}", screen, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+        )
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _total(widths: Sequence[int], gap: int) -> int:

@@ -288,7 +288,39 @@ def test_every_format_has_a_row_per_case_and_size(format_: str) -> None:
     assert result.exit_code == 2
     result = invoke(STAR, "--size", "1M,1G", "--change", "server GPU0", "--format", format_)
     assert result.exit_code == 0, result.output
-    assert sum("baseline" in line or "server GPU0" in line for line in result.stdout.splitlines()) == 4
+    rows = [line.removeprefix("| ") for line in result.stdout.splitlines()]
+    assert sum(line.startswith(("baseline", "server GPU0")) for line in rows) == 4
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("dgx1-v100", "--change", "break GPU0-GPU1"),
+        ("dgx-h100", "--change", "p2p off"),
+    ],
+    ids=str,
+)
+def test_a_pipe_of_80_columns_holds_the_table_where_names_are_short(arguments: tuple[str, ...]) -> None:
+    lines = invoke(*arguments).stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("[1] ") for line in lines)
+
+
+def test_a_change_without_effect_shows_no_range() -> None:
+    base, row = priced("dgx-h100", "remove mlx5_0", profile="auto")
+    assert row.plan != base.plan or row.prediction == base.prediction
+    assert bounds_of(row.prediction) is not None
+    assert (row.delta, row.delta_bounds) == (0.0, (0.0, 0.0))
+    assert "time_change_low" not in what_if_table([base, row]).csv()
+    (shown,) = [line for line in what_if_table([base, row]).text(terminal=False).splitlines() if "remove" in line]
+    assert "0 %" in shown
+
+
+def test_one_rank_has_one_row_whatever_the_algorithm() -> None:
+    result = invoke("dgx-h100", "--gpus", "0", "--algorithm", "all", "--size", "1M", "--change", "nodes 2")
+    assert sum(line.startswith("baseline") for line in result.stdout.splitlines()) == 1
+    assert result.stderr.count("one rank needs no exchange") == 1
+    assert "fastest is ring (58.96 us) with 'nodes 2'" in result.stderr
 
 
 def test_a_change_is_priced_without_torch_or_networkx(tmp_path: Path) -> None:

@@ -188,3 +188,50 @@ def test_a_row_is_a_line_in_a_pipe(table: Table) -> None:
 def test_no_name_becomes_a_formula_in_a_spreadsheet(name: str) -> None:
     written = Table((Column("name", "name"), Column("count", "count")), ((name, -1),)).csv()
     assert written == f"name,count\n'{name},-1\n"
+
+
+ASIDE = Table(
+    (
+        Column("change", "change"),
+        Column("time\nchange", "time_change", ".1f"),
+        Column("channels", "num_channels", aside="channels: {}"),
+        Column("remark", "remark", aside="{}"),
+    ),
+    (
+        ("break GPU0-GPU1", 5.9, 10, "EXTRAPOLATED"),
+        ("remove mlx5_0", None, 10, "EXTRAPOLATED"),
+        ("late GPU3 by 20us", 69.6, 11, "beside the baseline by its schedule, transfer by transfer, in 28.74 us"),
+        ("p2p off", 70.0, None, None),
+    ),
+)
+
+
+def test_columns_go_aside_as_numbered_notes_where_the_table_is_too_wide_for_a_pipe() -> None:
+    assert ASIDE.text(terminal=False).splitlines() == [
+        "change             time change  note",
+        "break GPU0-GPU1            5.9  [1]",
+        "remove mlx5_0                -  [1]",
+        "late GPU3 by 20us         69.6  [2]",
+        "p2p off                   70.0  -",
+        "[1] channels: 10, EXTRAPOLATED",
+        "[2] channels: 11, beside the baseline by its schedule, transfer by transfer, in",
+        "    28.74 us",
+    ]
+
+
+def test_titles_take_two_lines_where_notes_alone_do_not_make_it_fit() -> None:
+    name = "x" * 52
+    wide = Table(ASIDE.columns, ((name, 5.9, 10, "EXTRAPOLATED"),))
+    lines = wide.text(terminal=False).splitlines()
+    assert lines[0] == f"change{' ' * 48}time change  note"
+    longer = Table(ASIDE.columns, ((f"{name}{name}", 5.9, 10, "EXTRAPOLATED"),)).text(terminal=False).splitlines()
+    assert [line.split() for line in longer[:2]] == [["time"], ["change", "change", "note"]]
+
+
+def test_nothing_goes_aside_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "remark" in on_a_screen(ASIDE, 140, monkeypatch)[0]
+    narrow = on_a_screen(ASIDE, 60, monkeypatch)
+    assert narrow[-1] == "    transfer by transfer, in 28.74 us"
+    assert max(map(len, narrow)) <= 60
+    assert ASIDE.csv().splitlines()[0] == "change,time_change,num_channels,remark"
+    assert "remark" in ASIDE.markdown()
