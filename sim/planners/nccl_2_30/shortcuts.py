@@ -14,6 +14,7 @@ from sim.planners.nccl_2_30.graphs import Pattern, Solution, Trial
 from sim.planners.nccl_2_30.ground import Ground
 from sim.planners.nccl_2_30.kinds import GIGA, NodeKind, PathKind
 from sim.planners.nccl_2_30.paths import Path
+from sim.planners.nccl_2_30.trunks import Trunks
 
 _BOUNDED = (Pattern.BALANCED_TREE, Pattern.TREE, Pattern.RING)
 Visits = tuple[int, int]
@@ -78,6 +79,7 @@ class Shortcuts:
         self._cuts: dict[PathKind, tuple[list[list[float]], list[list[float]]]] = {}
         self._intra_hops = _least_hops(paths.gpu_gpu)
         self._inter_hops = _least_hops(paths.net_gpu)
+        self._trunks = Trunks(ground)
         self._known: dict[tuple[object, ...], int] = {}
 
     def known(self, trial: Trial) -> int | None:
@@ -132,7 +134,9 @@ class Shortcuts:
         own = speed // GIGA * GIGA
         if self._inter and own:
             most = min(most, sum(int(rate // own) for rate in self._ports))
-        return min(most, self._most_through_nets(trial, speed)) if self._inter else most
+        if not self._inter:
+            return most
+        return self._trunks.most_channels(trial, min(most, self._most_through_nets(trial, speed)))
 
     def _most_through_nets(self, trial: Trial, speed: float) -> int:
         """What the links near the NICs let through: every channel enters and leaves over each of these cuts once."""
