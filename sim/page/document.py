@@ -72,7 +72,7 @@ def page(
     drawing = draw_used(simulator.machine, ids, sorted(agents))
     runs = [None if one.played is None else run_data(one.played, drawing.stroke_of) for one in shown]
     panels = [
-        sections.panel(number, one.run, one.plan, one.played, svg, (*_notes(one), *drawing.notes))
+        sections.panel(number, one.run, one.plan, one.played, svg, (*_notes(one), *drawing.notes), drawing.down)
         for number, (one, svg) in enumerate((one, with_loads(drawing, one.run)) for one in shown)
     ]
     title = f"{shown[0].run.workload.collective} on {simulator.machine.name or 'this machine'}, simulated"

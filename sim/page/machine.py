@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from topo.topology import Device, Topology
+from topo.topology import Device, Link, Topology
 from topo.writers.svg import render
 from topo.writers.svg_layout import HEADLINE, MAX_LOOSE
 from topo.writers.svg_links import connections
@@ -33,11 +33,12 @@ PER_ROW = 16
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture: the SVG text without its style, which stroke shows each link, and what was left out."""
+    """A picture: the SVG text without its style, which stroke shows each link, what was left out, and what is down."""
 
     svg: str
     stroke_of: dict[str, str]
     notes: tuple[str, ...]
+    down: tuple[str, ...] = ()
 
 
 def explicit(machine: Topology | Cluster) -> tuple[Topology, tuple[str, ...]]:
@@ -51,7 +52,10 @@ def explicit(machine: Topology | Cluster) -> tuple[Topology, tuple[str, ...]]:
 
 
 def draw_used(machine: Topology | Cluster, link_ids: Iterable[str], agents: Sequence[str]) -> Drawing:
-    """The picture of the parts that these links and agents need; of the whole machine where there are no links."""
+    """The picture of the parts that these links and agents need; of the whole machine where there are no links.
+
+    Links between these parts that are down are drawn, too: what is missing explains the way that the data takes.
+    """
     whole, notes = explicit(machine)
     alias = _fabric_names(whole)
     wanted = {alias.get(link_id, link_id) for link_id in link_ids}
@@ -59,7 +63,11 @@ def draw_used(machine: Topology | Cluster, link_ids: Iterable[str], agents: Sequ
     if not joined:
         return draw_whole(machine)
     kept = {end for pair in joined for end in pair}.union(whole.gpu_ids, agents)
-    links = tuple(link for link in whole.links if frozenset((link.src, link.dst)) in joined)
+    links = tuple(
+        link
+        for link in whole.links
+        if frozenset((link.src, link.dst)) in joined or (_is_down(link) and kept.issuperset((link.src, link.dst)))
+    )
     devices = tuple(device for device in whole.devices if device.id in kept)
     used = replace(
         whole, devices=_in_rows(devices, links), links=links, findings=(), hidden_pairs=(), complete=False, nccl=None
@@ -85,7 +93,13 @@ def _drawn(topology: Topology, alias: dict[str, str], notes: tuple[str, ...]) ->
             stroke_of[name] = stroke_of[link_id]
     if len(topology.devices) > MOST_DEVICES:
         return Drawing("", stroke_of, (*notes, f"the machine has {len(topology.devices)} parts: too many to draw"))
-    return Drawing(_plain(render(topology, hub_gap=_HUB_GAP)), stroke_of, notes)
+    pairs = connections(topology)
+    down = tuple(f"{pair.link.src}-{pair.link.dst}" for pair in pairs if _is_down(pair.link) or _is_down(pair.back))
+    return Drawing(_plain(render(topology, hub_gap=_HUB_GAP)), stroke_of, notes, down)
+
+
+def _is_down(link: Link | None) -> bool:
+    return link is not None and link.state == "inactive"
 
 
 def with_loads(drawing: Drawing, run: Prediction) -> str:

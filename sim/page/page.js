@@ -161,5 +161,16 @@ class Player {
   }
 }
 
+// The hint above each table that is wider than the page.
+function hintAtWideTables() {
+  for (const table of document.querySelectorAll(".scroll")) {
+    table.previousElementSibling.hidden = table.scrollWidth <= table.clientWidth;
+  }
+}
+
+window.addEventListener("resize", hintAtWideTables);
+document.addEventListener("toggle", hintAtWideTables, true);
+hintAtWideTables();
+
 const runs = JSON.parse(document.getElementById("data").textContent).runs;
 if (runs.some(Boolean)) window.toposcope = new Player(runs);

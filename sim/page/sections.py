@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from topo.table import Table
 
 MOST_LINKS_LISTED = 64
+AS_BUSY = 0.99
+"""From this share of the limiting link's time on, its way back limits as well."""
+MOST_DOWN_NAMED = 8
 _MOST_RANKS_NAMED = 16
 
 
@@ -46,11 +49,29 @@ def _why(run: Prediction) -> str:
         return ""
     typical_s = statistics.median(_busy_s(load) for load in run.link_loads for _ in range(load.num_links))
     most_s = _busy_s(limiting)
+    each_way = " each way" if _limits_both_ways(run) else ""
     sentence = (
-        f"{run.algorithm}: its limiting link {limiting.link} needs {format_duration(most_s)} for its "
-        f"{_gigabytes(limiting.num_bytes)}, a typical link that it uses {format_duration(typical_s)}"
+        f"{run.algorithm}: its limiting link {_limit(run)} needs {format_duration(most_s)} for its "
+        f"{_gigabytes(limiting.num_bytes)}{each_way}, a typical link that it uses {format_duration(typical_s)}"
     )
     return f"{sentence}: most links wait for one." if typical_s < most_s / 2 else f"{sentence}."
+
+
+def _limit(run: Prediction) -> str:
+    """What limits a run: a link in one direction, `A->B`, or in both, `A-B, both ways`."""
+    if run.limiting is None:
+        return "-"
+    name = run.limiting.link
+    return f"{name.replace('->', '-')}, both ways," if _limits_both_ways(run) else name
+
+
+def _limits_both_ways(run: Prediction) -> bool:
+    """Whether the way back of the limiting link is as busy as it is."""
+    if run.limiting is None:
+        return False
+    there = run.limiting
+    back = "->".join(reversed(there.link.split("->")))
+    return any(load.link == back != there.link and _busy_s(load) >= AS_BUSY * _busy_s(there) for load in run.link_loads)
 
 
 def _busy_s(load: LinkLoad) -> float:
@@ -69,9 +90,18 @@ def _mean_load(load: LinkLoad, run: Prediction) -> float:
 
 
 def panel(
-    number: int, run: Prediction, plan: Plan | None, played: Playback | None, svg: str, notes: Iterable[str]
+    number: int,
+    run: Prediction,
+    plan: Plan | None,
+    played: Playback | None,
+    svg: str,
+    notes: Iterable[str],
+    down: Sequence[str] = (),
 ) -> str:
-    """One algorithm's part of the page: what it is, the pictures that the script fills, and what to know of them."""
+    """One algorithm's part of the page: what it is, the pictures that the script fills, and what to know of them.
+
+    `down` names the links in the picture that carry nothing.
+    """
     name = escaped(run.algorithm)
     data = "" if played is None else f' data-run="{number}"'
     lines = [
@@ -86,12 +116,21 @@ def panel(
         said = '<span class="scale" role="img" aria-label="from grey to orange"></span>'
         lines.append(
             f'<figure class="stage">\n{svg}<canvas aria-hidden="true"></canvas></figure>\n'
-            f'<p class="note">Lines are as wide as their GB/s. Load: nothing{said}full.</p>'
+            f'<p class="note">Lines are as wide as their GB/s. Load: nothing{said}full.{_down_words(down)}</p>'
         )
     if played is not None:
         lines += _played_figures(played)
     lines += [f'<p class="note">{escaped(note[:1].upper() + note[1:])}.</p>' for note in notes]
     return "\n".join([*lines, _link_table(run), "</section>\n"])
+
+
+def _down_words(names: Sequence[str]) -> str:
+    """The legend of links that are down, which readers of the page hear as well."""
+    if not names:
+        return ""
+    more = f" and {len(names) - MOST_DOWN_NAMED} more" if len(names) > MOST_DOWN_NAMED else ""
+    listed = escaped(", ".join(names[:MOST_DOWN_NAMED]))
+    return f' <span class="dashed" role="img" aria-label="a dashed line"></span>down, carries nothing: {listed}{more}.'
 
 
 def _played_figures(played: Playback) -> list[str]:
@@ -134,8 +173,8 @@ def _facts(run: Prediction, plan: Plan | None) -> str:
 
 def _figures(run: Prediction) -> str:
     busbw = "-" if run.busbw_bytes_per_s is None else format_rate(run.busbw_bytes_per_s)
-    limit = run.limiting.link if run.limiting else "-"
-    rows = (("time", format_duration(run.duration_s)), ("bus bandwidth", busbw), ("limiting link", limit))
+    limit = ("limiting link", _limit(run).removesuffix(","))
+    rows = (("time", format_duration(run.duration_s)), ("bus bandwidth", busbw), limit)
     items = "".join(f"<div><dt>{title}</dt><dd>{escaped(value)}</dd></div>" for title, value in rows)
     return f'<dl class="figures">{items}</dl>'
 
@@ -156,11 +195,23 @@ def _link_table(run: Prediction) -> str:
     more = len(loads) - MOST_LINKS_LISTED
     title = f"Loads of the {MOST_LINKS_LISTED} busiest of {len(loads)} links" if more > 0 else "Loads of all links used"
     return (
-        f'<details><summary>{title}</summary><div class="scroll" tabindex="0" role="region" aria-label="{title}">'
-        '<table class="data"><thead><tr><th scope="col">link</th>'
-        '<th scope="col" class="number">MB carried</th><th scope="col" class="number">GB/s it can</th>'
-        '<th scope="col" class="number">load</th><th scope="col" class="number">time in use</th></tr></thead>\n'
-        f"<tbody>{rows}</tbody></table></div></details>"
+        f"<details><summary>{title}</summary>"
+        + _scrolled(
+            title,
+            '<table class="data"><thead><tr><th scope="col">link</th>'
+            '<th scope="col" class="number">MB carried</th><th scope="col" class="number">GB/s it can</th>'
+            '<th scope="col" class="number">load</th><th scope="col" class="number">time in use</th></tr></thead>\n'
+            f"<tbody>{rows}</tbody></table>",
+        )
+        + "</details>"
+    )
+
+
+def _scrolled(label: str, table: str) -> str:
+    """A table that is moved sideways where it is wider than the page, and the hint that the script shows then."""
+    return (
+        '<p class="note sideways" hidden>More columns to the right: scroll the table sideways.</p>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{table}</div>'
     )
 
 
@@ -184,9 +235,11 @@ def results(table: Table, shown_bytes: int) -> str:
     return (
         '<section class="section"><h2>All results, simulated</h2>\n'
         f"<p>{escaped(table.title)}. Rows with a band are the ones played above.</p>\n"
-        '<div class="scroll" tabindex="0" role="region" aria-label="All results">'
-        f'<table class="data" id="results"><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{body}</tbody></table></div></section>"
+        + _scrolled(
+            "All results",
+            f'<table class="data" id="results"><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>',
+        )
+        + "</section>"
     )
 
 

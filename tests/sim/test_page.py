@@ -162,6 +162,33 @@ def test_a_stretched_run_says_so() -> None:
     assert max(run["rows"]["landed"]) == pytest.approx(longer.duration_s * 1e6)
 
 
+def broken(machine: Topology, one: str, other: str) -> Topology:
+    """The machine whose links between two devices are down."""
+    links = (
+        replace(link, state="inactive") if {link.src, link.dst} == {one, other} else link for link in machine.links
+    )
+    return replace(machine, links=tuple(links))
+
+
+def test_a_link_that_is_down_is_drawn_and_named() -> None:
+    parser = Parsed()
+    text = page(*simulated(broken(preset("dgx1-v100"), "GPU0", "GPU1"), ("ring",), (MIB,)))
+    parser.feed(text)
+    lines = [found["class"].split() for tag, found in parser.tags if tag == "path" and found.get("class")]  # type: ignore[union-attr]
+    assert any({"link", "down"} <= set(classes) for classes in lines)
+    assert "down, carries nothing: GPU0-GPU1." in text
+    assert any(found.get("aria-label") == "a dashed line" for _, found in parser.tags)
+    assert "carries nothing" not in made("dgx1-v100", ("ring",), (MIB,))
+
+
+def test_the_headline_says_whether_a_link_limits_both_ways() -> None:
+    """What all send to a server comes back from it, while the ring goes round one way."""
+    server = made("pcie-8gpu", ("parameter-server",), (MIB,))
+    assert "limiting link GPU0-numa0/switch0, both ways, needs" in server
+    assert "MB each way" in server
+    assert "both ways" not in made("ring:8,bandwidth=1GB/s", ("ring",), (MIB,))
+
+
 def test_of_many_nodes_two_are_drawn() -> None:
     text = made("dgx-h100", ("parameter-server",), (MIB,), 32)
     assert "2 of 32 nodes are drawn" in text
