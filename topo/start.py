@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import MutableMapping
 
-MANY_OBJECTS = 100_000
+MANY_OBJECTS = 1_000_000
 
 BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
 """The variables by which OpenBLAS, which numpy brings along, is told how many threads to start, the strongest first."""

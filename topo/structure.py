@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import product
 from typing import get_args
 
 from topo.errors import TopologyError
@@ -18,6 +19,9 @@ MOST_LATENCY_S = 1e6
 
 def _unique_device_ids(topology: Topology) -> None:
     """An id names one device."""
+    ids = {device.id for device in topology.devices}
+    if len(ids) == len(topology.devices) and "" not in ids:
+        return
     seen: set[str] = set()
     for device in topology.devices:
         if not device.id:
@@ -33,6 +37,9 @@ def _known_kinds(topology: Topology) -> None:
     for device in topology.devices:
         if device.kind not in device_kinds:
             raise TopologyError(f"{device.id}: unknown kind {device.kind!r}, one of {', '.join(get_args(DeviceKind))}")
+    # Here and below: what many links have in common is told from all at once; only a fault is looked for one by one.
+    if {(link.kind, link.state) for link in topology.links} <= set(product(link_kinds, link_states)):
+        return
     for link in topology.links:
         if link.kind not in link_kinds:
             raise TopologyError(f"{link.id}: unknown kind {link.kind!r}, one of {', '.join(get_args(LinkKind))}")
@@ -43,16 +50,21 @@ def _known_kinds(topology: Topology) -> None:
 def _links_join_devices(topology: Topology) -> None:
     """A link joins two different devices that exist, and each (src, dst, kind) stands once."""
     ids = {device.id for device in topology.devices}
+    if any(link.src == link.dst or link.src not in ids or link.dst not in ids for link in topology.links):
+        _refuse_loose_ends(topology, ids)
+    if len({(link.src, link.dst, link.kind) for link in topology.links}) < len(topology.links):
+        counts = Counter((link.src, link.dst, link.kind) for link in topology.links)
+        (src, dst, kind), _ = counts.most_common(1)[0]
+        raise TopologyError(f"two {kind} links {src}->{dst}: give one link with the sum of their lanes")
+
+
+def _refuse_loose_ends(topology: Topology, ids: Collection[str]) -> None:
     for link in topology.links:
         if link.src not in ids or link.dst not in ids:
             end = link.dst if link.src in ids else link.src
             raise TopologyError(f"link {link.id} leads to {end!r}, which is no device: known are {some(sorted(ids))}")
         if link.src == link.dst:
             raise TopologyError(f"link {link.id} joins {link.src!r} to itself: remove it")
-    if len({(link.src, link.dst, link.kind) for link in topology.links}) < len(topology.links):
-        counts = Counter((link.src, link.dst, link.kind) for link in topology.links)
-        (src, dst, kind), _ = counts.most_common(1)[0]
-        raise TopologyError(f"two {kind} links {src}->{dst}: give one link with the sum of their lanes")
 
 
 def _physical_numbers(topology: Topology) -> None:
@@ -91,6 +103,13 @@ def _check_latency(what: str, latency_s: float) -> None:
 def _ranks_are_devices(topology: Topology) -> None:
     """Each rank is one GPU (or CPU process) of this machine."""
     by_id = {device.id: device for device in topology.devices}
+    ranks = set(topology.gpu_ids)
+    if (
+        len(ranks) == len(topology.gpu_ids)
+        and ranks <= by_id.keys()
+        and {by_id[rank].kind for rank in topology.gpu_ids} <= set(RANK_KINDS)
+    ):
+        return
     seen: set[str] = set()
     for rank, gpu_id in enumerate(topology.gpu_ids):
         if (device := by_id.get(gpu_id)) is None:
@@ -121,29 +140,35 @@ def _ranks_connected(topology: Topology) -> None:
     if not topology.complete or len(topology.gpu_ids) < 2:
         return
     start = topology.gpu_ids[0]
-    number = {device.id: index for index, device in enumerate(topology.devices)}
-    active = [link for link in topology.links if link.state == "active"]
-    src, dst = [number[link.src] for link in active], [number[link.dst] for link in active]
+    src = [link.src for link in topology.links if link.state == "active"]
+    dst = [link.dst for link in topology.links if link.state == "active"]
     for near, far, way in ((src, dst, f"from {start} to"), (dst, src, f"to {start} from")):
-        reached = _reached(number[start], near, far, len(number))
-        lost = [gpu_id for gpu_id in topology.gpu_ids if not reached[number[gpu_id]]]
+        reached = _reached(start, near, far, topology.gpu_ids)
+        lost = [gpu_id for gpu_id in topology.gpu_ids if gpu_id not in reached]
         if lost:
             raise TopologyError(f"no path {way} {some(lost)}: add the missing links, or take the GPUs out with --gpus")
 
 
-def _reached(start: int, near: Sequence[int], far: Sequence[int], count: int) -> bytearray:
-    """A flag for each of so many devices: whether steps from near[i] to far[i] lead to it from the first."""
-    neighbours: list[list[int]] = [[] for _ in range(count)]
-    for index, neighbour in zip(near, far, strict=True):
-        neighbours[index].append(neighbour)
-    reached = bytearray(count)
-    reached[start] = True
-    todo = [start]
+def _reached(start: str, near: Sequence[str], far: Sequence[str], wanted: Iterable[str]) -> set[str]:
+    """The devices to which steps from near[i] to far[i] lead from the first; of any but those wanted some may lack.
+
+    Links mostly stand in an order in which one pass finds them all; only where it does not are they sorted by device.
+    """
+    reached = {start}
+    for device, neighbour in zip(near, far, strict=True):
+        if device in reached:
+            reached.add(neighbour)
+    if reached.issuperset(wanted):
+        return reached
+    neighbours: dict[str, list[str]] = {}
+    for device, neighbour in zip(near, far, strict=True):
+        neighbours.setdefault(device, []).append(neighbour)
+    todo = list(reached)
     while todo:
-        for index in neighbours[todo.pop()]:
-            if not reached[index]:
-                reached[index] = True
-                todo.append(index)
+        for neighbour in neighbours.get(todo.pop(), ()):
+            if neighbour not in reached:
+                reached.add(neighbour)
+                todo.append(neighbour)
     return reached
 
 

@@ -7,7 +7,8 @@ as given: no protocol, no launch cost, no CPU.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import combinations
 
 from topo.errors import NameChoiceError, TopologyError
 from topo.topology import Device, Link, Provenance, Topology
@@ -21,40 +22,39 @@ MAX_DESCRIBED_LINKS = 2**18
 
 SWITCH_ID = "SW0"
 
-Pair = tuple[int, int]
+Pair = tuple[str, str]
 
 
-def _switch_links(count: int, bandwidth_bytes_per_s: float, latency_s: float) -> Iterator[Link]:
+def _switch_links(gpus: tuple[str, ...], bandwidth_bytes_per_s: float, latency_s: float) -> Iterator[Link]:
     """Each GPU to the switch and back; half the latency on each of the two links between neighbours."""
-    for rank in range(count):
-        yield Link(f"GPU{rank}", SWITCH_ID, "network", bandwidth_bytes_per_s, 1, latency_s / 2)
-        yield Link(SWITCH_ID, f"GPU{rank}", "network", bandwidth_bytes_per_s, 1, latency_s / 2)
+    for gpu in gpus:
+        yield Link(gpu, SWITCH_ID, "network", bandwidth_bytes_per_s, 1, latency_s / 2)
+        yield Link(SWITCH_ID, gpu, "network", bandwidth_bytes_per_s, 1, latency_s / 2)
 
 
-def _ring_links(count: int, bandwidth_bytes_per_s: float, latency_s: float) -> Iterator[Link]:
+def _ring_links(gpus: tuple[str, ...], bandwidth_bytes_per_s: float, latency_s: float) -> Iterator[Link]:
     """Each GPU to both neighbours; two GPUs are joined once."""
-    neighbours = ((rank, (rank + 1) % count) for rank in range(count if count > 2 else count - 1))
+    neighbours = zip(gpus, gpus[1:] + gpus[:1] if len(gpus) > 2 else gpus[1:], strict=False)
     return _both_ways(neighbours, bandwidth_bytes_per_s, latency_s)
 
 
-def _full_links(count: int, bandwidth_bytes_per_s: float, latency_s: float) -> Iterator[Link]:
+def _full_links(gpus: tuple[str, ...], bandwidth_bytes_per_s: float, latency_s: float) -> Iterator[Link]:
     """Each GPU to every other over a port of its own."""
-    pairs = ((low, high) for low in range(count) for high in range(low + 1, count))
-    return _both_ways(pairs, bandwidth_bytes_per_s, latency_s)
+    return _both_ways(combinations(gpus, 2), bandwidth_bytes_per_s, latency_s)
 
 
-def _both_ways(pairs: Iterator[Pair], bandwidth_bytes_per_s: float, latency_s: float) -> Iterator[Link]:
+def _both_ways(pairs: Iterable[Pair], bandwidth_bytes_per_s: float, latency_s: float) -> Iterator[Link]:
     for low, high in pairs:
-        yield Link(f"GPU{low}", f"GPU{high}", "network", bandwidth_bytes_per_s, 1, latency_s)
-        yield Link(f"GPU{high}", f"GPU{low}", "network", bandwidth_bytes_per_s, 1, latency_s)
+        yield Link(low, high, "network", bandwidth_bytes_per_s, 1, latency_s)
+        yield Link(high, low, "network", bandwidth_bytes_per_s, 1, latency_s)
 
 
-SHAPES: Mapping[str, Callable[[int, float, float], Iterator[Link]]] = {
+SHAPES: Mapping[str, Callable[[tuple[str, ...], float, float], Iterator[Link]]] = {
     "switch": _switch_links,
     "ring": _ring_links,
     "fully-connected": _full_links,
 }
-"""The shapes by name; each gives its links from a count, bytes/s per port and direction, and latency in seconds."""
+"""The shapes by name; each gives its links from the GPUs, bytes/s per port and direction, and latency in seconds."""
 
 _KEYS = ("bandwidth", "latency")
 _EXAMPLE = "switch:8,bandwidth=200GB/s,latency=1us"
@@ -83,13 +83,15 @@ def synthetic(text: str) -> Topology:
     bandwidth_bytes_per_s = parse_rate(values["bandwidth"])
     latency_s = parse_duration(values.get("latency", "0s"))
     _check_number_of_links(text, shape, count)
-    devices = [Device(f"GPU{rank}", "gpu") for rank in range(count)]
+    # One text for each name, however often it stands: two of them would be compared by letter wherever one is sought.
+    gpus = tuple(f"GPU{rank}" for rank in range(count))
+    devices = [Device(gpu, "gpu") for gpu in gpus]
     if shape == "switch":
         devices.append(Device(SWITCH_ID, "net_switch"))
     return Topology(
         devices=tuple(devices),
-        links=tuple(SHAPES[shape](count, bandwidth_bytes_per_s, latency_s)),
-        gpu_ids=tuple(f"GPU{rank}" for rank in range(count)),
+        links=tuple(SHAPES[shape](gpus, bandwidth_bytes_per_s, latency_s)),
+        gpu_ids=gpus,
         name=text,
         provenance=(Provenance("synthetic", text),),
         synthetic=True,

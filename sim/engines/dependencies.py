@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sim.engines.indexing import distinct, in_order
 from sim.schedule import Rows, Schedule
 from topo.errors import ScheduleError
 
 Index = npt.NDArray[np.int32]
 
-_KEYS = 2**63 - 1
+_KEY_BITS = 63
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +53,10 @@ def groups_of(rows: Rows, num_agents: int, num_chunks: int) -> Groups:
     if not num_rows:
         empty = np.zeros(0, dtype=np.int32)
         return Groups(empty, empty, empty, np.zeros(1, dtype=np.int32), empty.astype(bool), empty.astype(bool))
-    moment = np.int64(2) * (int(rows.step.max()) + 1)
-    if num_agents * num_chunks * int(moment) > _KEYS:
+    num_steps = int(rows.step.max()) + 1
+    if (num_agents * num_chunks).bit_length() + (2 * num_steps).bit_length() > _KEY_BITS:
         raise ScheduleError(
-            f"{num_agents} agents, {num_chunks} chunks and {moment // 2} steps are too many to tell apart"
+            f"{num_agents} agents, {num_chunks} chunks and {num_steps} steps are too many to tell apart"
         )
     slot = np.concatenate([rows.src, rows.dst]).astype(np.int64)
     slot *= num_chunks
@@ -69,13 +70,14 @@ def grouped(slot: npt.NDArray[np.int64], step: Index, num_reads: int) -> Groups:
     `read` and `write` of the result are by access; its members count reads and writes each from 0.
     """
     num_accesses = len(slot)
-    moment = np.int64(2) * (int(step.max()) + 1)
-    key = slot * moment + 2 * step
-    key[num_reads:] += 1
-    order = np.argsort(key).astype(np.int32)
-    key = key[order]
+    _, turn = distinct(step.astype(np.int64))
+    bits = int(turn.max()).bit_length() + 1
+    key = slot << bits
+    key |= turn.astype(np.int64) << 1
+    key[num_reads:] |= 1
+    key, order = in_order(key)
     is_write = order >= num_reads
-    new_slot = _changes(key // moment)
+    new_slot = _changes(key >> bits)
     begins = new_slot | _changes(is_write) | (is_write & _changes(key))
     group = np.cumsum(begins, dtype=np.int32) - 1
     first = np.flatnonzero(begins)

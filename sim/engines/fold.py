@@ -136,7 +136,11 @@ def _refine(row: Colours, link: Colours, shape: _Shape, few: int | None) -> tupl
 
 def distinct_colours(colour: Colours) -> tuple[Ints, Ints]:
     """One place of each colour, and for each place the number of its colour."""
-    _, leader, number = np.unique(colour, return_index=True, return_inverse=True)
+    values = np.unique(colour)
+    number = np.searchsorted(values, colour)
+    leader = np.empty(len(values), dtype=np.int64)
+    # Of several places of one colour the last that is assigned stays: the first.
+    leader[number[::-1]] = np.arange(len(colour) - 1, -1, -1)
     return leader, number
 
 
@@ -176,7 +180,8 @@ def _of_sources(row: Colours, sources: Sources, num_rows: int) -> Colours:
 def _class_routes(entry_class: Ints, entry_link_class: Ints, link_class: Ints, latency_s: Floats) -> Routes:
     """The link classes that each class crosses, weighted by how many of its rows cross one link of that class."""
     num_link_classes = int(link_class.max(initial=-1)) + 1
-    pairs, crossings = np.unique(entry_class * num_link_classes + entry_link_class, return_counts=True)
+    pairs, which = distinct(entry_class * num_link_classes + entry_link_class)
+    crossings = np.bincount(which, minlength=len(pairs))
     links = pairs % max(num_link_classes, 1)
     first = np.searchsorted(pairs, np.arange(len(latency_s) + 1) * num_link_classes).astype(np.int32)
     weight = crossings / np.bincount(link_class, minlength=num_link_classes)[links]
@@ -185,12 +190,8 @@ def _class_routes(entry_class: Ints, entry_link_class: Ints, link_class: Ints, l
 
 def _sums(where: npt.NDArray[np.integer], values: Colours, length: int) -> Colours:
     """Sums modulo 2^64 of the values by place."""
-    order = np.argsort(where, kind="stable")
-    first = offsets(np.bincount(where, minlength=length))
     total = np.zeros(length, dtype=np.uint64)
-    filled = np.diff(first) > 0
-    if filled.any():
-        total[filled] = np.add.reduceat(values[order], first[:-1][filled].astype(np.intp))
+    np.add.at(total, where, values)
     return total
 
 

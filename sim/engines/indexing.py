@@ -26,11 +26,27 @@ def distinct(key: Ints) -> tuple[Ints, npt.NDArray[np.int32]]:
     return np.flatnonzero(seen), position[key]
 
 
-def stable_order(key: npt.NDArray[np.int32]) -> Ints:
+def in_order(key: Ints) -> tuple[Ints, Ints]:
+    """The keys, none below 0, in ascending order, and where each stood; equal ones stay as they stand.
+
+    Where both fit 63 bits, each key is sorted with its place behind it: that is several times faster than an argsort.
+    """
+    bits = max(len(key) - 1, 0).bit_length()
+    if int(key.max(initial=0)).bit_length() + bits > 63:
+        order: Ints = np.argsort(key, kind="stable")
+        return key[order], order
+    both = key << bits
+    both |= np.arange(len(key), dtype=np.int64)
+    both.sort()
+    return both >> bits, both & ((1 << bits) - 1)
+
+
+def stable_order(key: npt.NDArray[np.integer]) -> Ints:
     """The order that sorts the keys and keeps equal ones as they stand (radix sort where they fit 16 bits)."""
-    small = int(key.max(initial=0)) < 2**16
-    order: Ints = np.argsort(key.astype(np.uint16) if small else key, kind="stable")
-    return order
+    if int(key.max(initial=0)) < 2**16:
+        order: Ints = np.argsort(key.astype(np.uint16), kind="stable")
+        return order
+    return in_order(key.astype(np.int64))[1]
 
 
 def ragged(first: npt.NDArray[np.int32], chosen: npt.NDArray[np.integer]) -> Ints:

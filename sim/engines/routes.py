@@ -9,7 +9,7 @@ sender's processor and read from there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -126,21 +126,17 @@ class Router:
             return None
         inside = set(devices)
         for level in self._levels:
-            hubs: set[str] = set()
-            up: dict[str, int] = {}
-            down: dict[str, int] = {}
-            for index, link in self._up_to(level):
-                if link.src in inside:
-                    hubs.add(link.dst)
-                    self._keep(up, link.src, index)
-                if link.dst in inside:
-                    hubs.add(link.src)
-                    self._keep(down, link.dst, index)
+            links, usable = self._topology.links, self._up_to(level)
+            leaving = [index for index in usable if links[index].src in inside]
+            entering = [index for index in usable if links[index].dst in inside]
+            hubs = {links[index].dst for index in leaving} | {links[index].src for index in entering}
             if hubs:
+                up = self._fastest([links[index].src for index in leaving], leaving)
+                down = self._fastest([links[index].dst for index in entering], entering)
                 if len(hubs) > 1 or not hubs <= self._forwards or not len(up) == len(down) == len(inside):
                     return None
                 ways = [up[device] for device in devices], [down[device] for device in devices]
-                kinds = {self._topology.links[index].kind for way in ways for index in way}
+                kinds = {links[index].kind for way in ways for index in way}
                 return *ways, max(kinds, key=link_class)
         return None
 
@@ -168,19 +164,28 @@ class Router:
             raise RouteError(f"{gpu} hangs below no processor, through whose memory it could reach others: keep p2p on")
         return place
 
-    def _up_to(self, level: int) -> Iterator[tuple[int, Link]]:
-        """The active links of this class and those before, each with its index."""
+    def _up_to(self, level: int) -> list[int]:
+        """The active links of this class and those before, by their index."""
         kinds = frozenset().union(*CLASSES[: level + 1])
-        for index, link in enumerate(self._topology.links):
-            if link.kind in kinds and link.state == "active":
-                yield index, link
+        links = enumerate(self._topology.links)
+        return [index for index, link in links if link.kind in kinds and link.state == "active"]
+
+    def _fastest(self, names: Sequence[str], links: Sequence[int]) -> dict[str, int]:
+        """The link under each name, the fastest where there are several."""
+        kept = dict(zip(names, links, strict=True))
+        if len(kept) < len(links):
+            kept.clear()
+            for name, index in zip(names, links, strict=True):
+                self._keep(kept, name, index)
+        return kept
 
     def _ends(self, level: int) -> tuple[Ends, Ends]:
         """What each device reaches, and what reaches it, over one link of this class or one before; told once."""
         if level not in self._known_ends:
             out: Ends = {}
             into: Ends = {}
-            for index, link in self._up_to(level):
+            for index in self._up_to(level):
+                link = self._topology.links[index]
                 self._keep(out.setdefault(link.src, {}), link.dst, index)
                 self._keep(into.setdefault(link.dst, {}), link.src, index)
             self._known_ends[level] = out, into
