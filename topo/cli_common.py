@@ -197,7 +197,8 @@ class Share(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The share as a float within the range; what is no number is refused as click refuses it."""
         if isinstance(value, str) and value.endswith("%"):
-            value = click.FLOAT.convert(value[:-1], param, ctx) / 100
+            percents: Any = value[:-1]
+            value = click.FLOAT.convert(percents, param, ctx) / 100
         return super().convert(value, param, ctx)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sim.algorithms.collnet import collnet_direct
 from sim.algorithms.direct import direct
 from sim.algorithms.halving_doubling import halving_doubling
 from sim.algorithms.hierarchical import hierarchical
@@ -64,6 +65,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         Algorithm("hierarchical", hierarchical),
         Algorithm("nvls", nvls, *2 * (("all_reduce", "reduce_scatter", "all_gather"),), in_switch=True),
         Algorithm("nvls-tree", nvls_tree, pipelined=("all_reduce",), in_switch=True),
+        Algorithm("collnet-direct", collnet_direct, pipelined=("all_reduce",), in_switch=True),
         Algorithm("pat", pat, ("all_gather", "reduce_scatter"), most_ranks=2048),
         Algorithm("direct", direct, ("all_to_all", "sendrecv")),
     )

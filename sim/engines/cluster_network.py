@@ -16,6 +16,7 @@ from sim.engines.indexing import distinct, offsets
 from sim.engines.routes import Floats, Pairs, Reach, Router, Routes, effective_rates, latency_of
 from topo.cluster import Cluster
 from topo.errors import TopologyError
+from topo.fabric import FLAT_ID
 from topo.topology import Device, Topology
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 _ANY_PART = -1
 """Of a device that runs an agent but is no rank."""
+_OUTSIDE = -1
+"""The node of the network's switch."""
+_NETWORK = Device(FLAT_ID, "net_switch")
 
 
 class ClusterLinks:
@@ -52,8 +56,9 @@ class ClusterLinks:
     def agents(self) -> list[Device]:
         """The device of each agent, of its own node's template."""
         node = self._cluster.node
-        helpers = (self._places[node.num_ranks + place] for place in self._helper_place.tolist())
-        return [node.device(place) for place in (*node.gpu_ids * self._cluster.count, *helpers)]
+        helpers = [self._places[node.num_ranks + place] for place in self._helper_place.tolist()]
+        ranks = [node.device(gpu_id) for gpu_id in node.gpu_ids] * self._cluster.count
+        return [*ranks, *(_NETWORK if place == FLAT_ID else node.device(place) for place in helpers)]
 
     def rates(self) -> Floats:
         """Effective bytes per second of each link."""
@@ -127,9 +132,15 @@ class ClusterLinks:
             inside = self._router.route(src_id, dst_id).links
             return inside, latency_of(links, inside, self._profile)
         src_nic, dst_nic = int(self._nic_number[src]), int(self._nic_number[dst])
-        leave = (*self._way_out(src, src_nic), self._inside + 2 * src_nic)
-        enter = (self._inside + 2 * dst_nic + 1, *self._router.route(cluster.nics[dst_nic].id, dst_id).links)
-        latency_s = cluster.fabric.latency_s + self._profile.transport("network").hop_latency_s
+        leave: tuple[int, ...] = ()
+        enter: tuple[int, ...] = ()
+        if src_id != FLAT_ID:
+            leave = (*self._way_out(src, src_nic), self._inside + 2 * src_nic)
+        if dst_id != FLAT_ID:
+            enter = (self._inside + 2 * dst_nic + 1, *self._router.route(cluster.nics[dst_nic].id, dst_id).links)
+        # Half of the fabric's latency lies on either side of its switch.
+        sides = bool(leave) + bool(enter)
+        latency_s = cluster.fabric.latency_s * sides / 2 + self._profile.transport("network").hop_latency_s
         return (*leave, *(self._inside + self._ports + link for link in enter)), latency_s
 
     def _way_out(self, src: int, nic: int) -> tuple[int, ...]:
@@ -161,7 +172,9 @@ class ClusterLinks:
 
 
 def _located(helper: str, cluster: Cluster) -> tuple[int, str]:
-    """The node of a helper and its name in there."""
+    """The node of a helper and its name in there; the switch of a flat fabric is in none."""
+    if helper == FLAT_ID and cluster.fabric.name == "flat":
+        return _OUTSIDE, helper
     if any(helper == device.id for device in cluster.node.devices):
         return 0, helper
     where, _, name = helper.partition("/")

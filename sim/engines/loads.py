@@ -56,6 +56,9 @@ def _hops(plan: Plan, ranks_per_node: int) -> tuple[Pairs, Pairs, Floats]:
         )
     if plan.algorithm in ("nvls", "nvls-tree"):
         return _columns(_reduced_in_switches(plan.num_ranks, ranks_per_node))
+    if plan.algorithm.startswith("collnet"):
+        inside = _neighbours(plan.num_ranks, ranks_per_node, 2 * (ranks_per_node - 1) / ranks_per_node)
+        return _columns([*inside, *_next_nodes(plan.num_ranks, ranks_per_node, 1 / ranks_per_node)])
     if plan.collective == "sendrecv":
         return _columns([(rank, (rank + 1) % plan.num_ranks, 1.0) for rank in range(plan.num_ranks)])
     if plan.algorithm == "direct":

@@ -35,6 +35,10 @@ _NAMES: Mapping[str, Mapping[int, Words]] = {
         REDUCE: ("reduce, in switches then up the tree", "all send, switches reduce"),
         COPY: ("multicast, down the tree then by switches", "switches send, all copy"),
     },
+    "collnet-direct": {
+        REDUCE: ("reduce, in nodes then in the network", "all send, heads and the switch reduce"),
+        COPY: ("multicast, by the network then in nodes", "the switch and heads send, all copy"),
+    },
     "direct": {COPY: ("exchange", "all send, all copy")},
 }
 _OTHERWISE: Mapping[int, Words] = {REDUCE: ("reduce", _PASS_ON[REDUCE]), COPY: ("copy", _PASS_ON[COPY])}

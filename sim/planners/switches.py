@@ -42,6 +42,8 @@ def with_switches(plan: Plan, machine: Topology | Cluster) -> Plan:
     TopologyError where ranks have no switch, where there are too many groups for `nvls` or too few for `nvls-tree`, or
     where groups differ.
     """
+    if plan.algorithm == "collnet-direct":
+        return _with_network_switch(plan, machine)
     found = _joined(machine)
     groups, helpers = tuple(found), tuple(switch for switches in found.values() for switch in switches)
     name = machine.name or "this topology"
@@ -63,6 +65,27 @@ def with_switches(plan: Plan, machine: Topology | Cluster) -> Plan:
             "with --gpus, or another --algorithm"
         )
     return replace(plan, groups=groups, helpers=helpers)
+
+
+def _with_network_switch(plan: Plan, machine: Topology | Cluster) -> Plan:
+    """The plan with the ranks of each node and, for several nodes, the one switch of the network as helper."""
+    from topo.fabric import FLAT_ID
+
+    groups = nodes_of(machine)
+    if len(groups) < 2:
+        raise TopologyError(
+            f"{plan.algorithm} needs a network switch that reduces between several nodes, here is one: add --nodes"
+        )
+    if isinstance(machine, Topology):
+        switches = [device.id for device in machine.of_kind("net_switch")]
+    else:
+        switches = [FLAT_ID] if machine.fabric.name == "flat" else []
+    if len(switches) != 1:
+        raise TopologyError(
+            f"{plan.algorithm} needs one network switch that reduces for all nodes, a tree of switches is not "
+            "modelled: take --fabric flat, or another --algorithm"
+        )
+    return replace(plan, groups=groups, helpers=tuple(switches))
 
 
 def _joined(machine: Topology | Cluster) -> dict[tuple[int, ...], list[str]]:

@@ -102,7 +102,9 @@ def pipeline_chunks(network: Network, workload: Workload, draft: Plan) -> int:
     if draft.num_ranks < 2:
         return 1
     depth, num_pipelines = 2 * math.ceil(math.log2(draft.num_ranks)), 2 * draft.num_channels
-    if draft.helpers:
+    if draft.algorithm == "collnet-direct":
+        depth, num_pipelines = 3, len(draft.groups[0])
+    elif draft.helpers:
         depth, num_pipelines = 2 + 2 * math.ceil(math.log2(len(draft.groups))), len(draft.helpers) // len(draft.groups)
     most = max(ALWAYS_CHUNKS, MOST_TRANSFERS // (2 * draft.num_ranks * num_pipelines))
     if draft.algorithm == "ring":

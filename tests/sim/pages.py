@@ -53,10 +53,14 @@ def _can_plan(simulator: Simulator, algorithm: str, collective: str) -> bool:
 
 
 def simulated(
-    machine: Topology | Cluster, algorithms: tuple[str, ...], sizes: tuple[int, ...], collective: str = "all_reduce"
+    machine: Topology | Cluster,
+    algorithms: tuple[str, ...],
+    sizes: tuple[int, ...],
+    collective: str = "all_reduce",
+    planner: str = "auto",
 ) -> tuple[Simulator, list[Prediction], list[str]]:
     """A simulator with its predictions, and the algorithm asked for of each."""
-    simulator = Simulator(machine)
+    simulator = Simulator(machine, planner=planner)
     todo = [(Workload(collective, num_bytes), name) for num_bytes in sizes for name in algorithms]
     return simulator, [simulator.run(*what) for what in todo], [name for _, name in todo]
 
@@ -68,9 +72,10 @@ def made(
     sizes: tuple[int, ...] = (MIB, GIB),
     nodes: int = 1,
     collective: str = "all_reduce",
+    planner: str = "auto",
 ) -> str:
     """The page of these predictions."""
-    return page(*simulated(load_topology(machine, nodes=nodes), algorithms, sizes, collective))
+    return page(*simulated(load_topology(machine, nodes=nodes), algorithms, sizes, collective, planner))
 
 
 @cache

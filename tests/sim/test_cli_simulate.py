@@ -66,7 +66,9 @@ def test_the_server_pays_seven_shares_both_ways() -> None:
 def test_all_names_every_algorithm_and_each_says_its_planner() -> None:
     every = rows("dgx-h100", "--algorithm", "all", "--size", "1G")
     scheduled = {name for name, row in ALGORITHMS.items() if "all_reduce" in row.collectives}
-    assert {row["algorithm"] for row in every} == scheduled - {"nvls-tree"}, "which joins several nodes"
+    assert {row["algorithm"] for row in every} == scheduled - {"nvls-tree", "collnet-direct"}, (
+        "which join several nodes"
+    )
     assert [row["planner"] for row in every[:3]] == ["nccl-2.30", "nccl-2.30", "topology"]
 
 
@@ -94,7 +96,7 @@ def test_what_cannot_be_simulated_yet_is_said_and_stood_in_for() -> None:
     )
     result = topo(*reducing, "--format", "json")
     [row] = json.loads(result.stdout)["rows"]
-    assert row["algorithm"] in ("ring", "tree", "nvls-tree")
+    assert row["algorithm"] in ("ring", "tree", "nvls-tree", "collnet-direct")
     assert row["instead_of"] == "nvls"
     assert result.stderr.count("NCCL takes nvls for 64 MiB, which cannot be simulated yet") == 1
     assert "instead of" in topo(*reducing).stdout

@@ -113,13 +113,15 @@ def test_hosts_without_nvlink_between_them_are_copies_of_the_first() -> None:
         ("dgx-h100", 1, "nvls", "reduce_scatter"),
         ("dgx-h100", 4, "nvls-tree", "all_reduce"),
         ("hgx-h200-1gpu", 6, "pat", "all_gather"),
+        ("dgx-h100-sharp", 3, "collnet-direct", "all_reduce"),
     ],
 )
 def test_what_nccl_takes_is_the_collective_it_stands_for(
     name: str, nodes: int, algorithm: str, collective: str
 ) -> None:
     machine = load_topology(name, nodes=nodes)
-    plan = PLANNERS["nccl-2.30"](machine, Workload(collective, 64 * MIB), Options(num_chunks=2), algorithm)
+    options = Options(num_chunks=2, environment=(("NCCL_COLLNET_ENABLE", "1"),))
+    plan = PLANNERS["nccl-2.30"](machine, Workload(collective, 64 * MIB), options, algorithm)
     assert (plan.algorithm, plan.instead_of) == (algorithm, None)
     prove(plan.schedule())
 
@@ -138,6 +140,7 @@ def test_the_switches_of_every_node_help() -> None:
         ("dgx1-v100", 2, "nvls-tree", "needs an NVSwitch that reduces beside every rank"),
         ("dgx-h100", 1, "nvls-tree", "one NVSwitch joins all: use nvls"),
         ("dgx-h100", 2, "nvls", "there are 2 groups: use nvls-tree"),
+        ("dgx-h100", 1, "collnet-direct", "reduces between several nodes, here is one: add --nodes"),
     ],
 )
 def test_without_the_switches_there_is_no_such_plan(name: str, nodes: int, algorithm: str, complaint: str) -> None:
@@ -166,4 +169,4 @@ def test_nvls_over_a_network_that_reduces_is_stood_in_for() -> None:
     assert prepared.plan(workload, runnable=False).algorithm == "nvls"
     stands_in = prepared.plan(workload)
     assert stands_in.instead_of == "nvls"
-    assert stands_in.algorithm in ("ring", "tree", "nvls-tree")
+    assert stands_in.algorithm in ("ring", "tree", "nvls-tree", "collnet-direct")

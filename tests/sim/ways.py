@@ -17,10 +17,10 @@ def natural(way: tuple[str, str], num_ranks: int, num_channels: int = 1, num_chu
     """The plan of an algorithm for a collective over ranks in their natural order."""
     algorithm, collective = way
     plan = in_order(algorithm, num_ranks, collective=collective, num_channels=num_channels, num_chunks=num_chunks)
-    if algorithm not in ("hierarchical", "nvls-tree"):
+    if algorithm not in ("hierarchical", "nvls-tree", "collnet-direct"):
         return plan
     groups = nodes(num_ranks)
-    return replace(plan, groups=groups, helpers=plan.helpers * len(groups))
+    return replace(plan, groups=groups, helpers=plan.helpers * (len(groups) if algorithm == "nvls-tree" else 1))
 
 
 def nodes(num_ranks: int) -> tuple[tuple[int, ...], ...]:

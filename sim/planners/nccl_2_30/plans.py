@@ -110,9 +110,10 @@ class NcclPlanner:
         plan = replace(plan, num_chunks=options.num_chunks or -(-per_channel // choice.chunk_bytes))
         if not ALGORITHMS[choice.algorithm].in_switch or not runnable:
             return plan
-        heads = max(1, self._nccl.communicator.nvls_num_heads)
-        plan = replace(plan, num_chunks=options.num_chunks or -(-plan.num_chunks // heads))
-        return with_switches(plan, self._machine)
+        plan = with_switches(plan, self._machine)
+        in_network = plan.algorithm == "collnet-direct"
+        heads = max(1, len(plan.groups[0]) if in_network else self._nccl.communicator.nvls_num_heads)
+        return replace(plan, num_chunks=options.num_chunks or -(-plan.num_chunks // heads))
 
 
 def _cycled(channels: Sequence[T], count: int) -> tuple[T, ...]:
