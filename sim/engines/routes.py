@@ -18,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.engines.indexing import offsets, ragged
+from sim.engines.shortest import Costs, shortest_path
 from topo.errors import RouteError
 from topo.topology import RANK_KINDS, DeviceKind, Link, LinkKind, Topology
 
 if TYPE_CHECKING:
-    import networkx as nx
-
     from sim.profile import Profile
 
 Floats = npt.NDArray[np.float64]
@@ -100,7 +99,7 @@ class Router:
         classes = {link_class(kind) for kind in {link.kind for link in topology.links}}
         self._levels = range(min(classes, default=len(CLASSES)), len(CLASSES))
         self._known_ends: dict[int, tuple[Ends, Ends]] = {}
-        self._transit: dict[int, nx.DiGraph] = {}
+        self._transit: dict[int, Costs] = {}
         self._up_link: Mapping[str, Link] = {}
         self._paths: dict[tuple[int, str, str], tuple[int, ...] | None] = {}
 
@@ -224,17 +223,16 @@ class Router:
         return self._paths[key]
 
     def _search(self, level: int, near: str, far: str) -> tuple[int, ...] | None:
-        import networkx as nx
-
-        graph = self._transit.setdefault(level, nx.DiGraph())
-        if not graph:
-            for src, ends in self._ends(level)[0].items():
-                for dst, index in ends.items():
-                    if src in self._forwards and dst in self._forwards:
-                        graph.add_edge(src, dst, cost=self._cost(self._topology.links[index]))
-        try:
-            path = nx.dijkstra_path(graph, near, far, weight="cost")
-        except (nx.NetworkXNoPath, nx.NodeNotFound):
+        if level not in self._transit:
+            self._transit[level] = {
+                src: {
+                    dst: self._cost(self._topology.links[index]) for dst, index in ends.items() if dst in self._forwards
+                }
+                for src, ends in self._ends(level)[0].items()
+                if src in self._forwards
+            }
+        path = shortest_path(self._transit[level], near, far)
+        if path is None:
             return None
         out, _ = self._ends(level)
         return tuple(out[src][dst] for src, dst in pairwise(path))
