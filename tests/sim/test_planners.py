@@ -12,7 +12,7 @@ from sim.planners.nccl_2_30.front_door import plan_machine
 from sim.planners.options import Options
 from sim.prove import prove
 from topo.cluster import Cluster
-from topo.errors import NameChoiceError, ScheduleError, TopologyError
+from topo.errors import NameChoiceError, ScheduleError, TopoError, TopologyError
 from topo.jsonio import decode, encode
 from topo.load import load_topology
 from topo.topology import Topology
@@ -160,6 +160,14 @@ def test_two_levels_want_as_many_ranks_on_each_node() -> None:
 def test_squares_of_ranks_are_refused_before_they_fill_the_memory() -> None:
     with pytest.raises(ScheduleError, match="pat over 4096 ranks has too many transfers"):
         PLANNERS["topology"](load_topology("switch:4096,bandwidth=1GB/s"), Workload("all_gather", MIB), algorithm="pat")
+
+
+def test_without_nics_that_reduce_nvls_joins_no_nodes() -> None:
+    options = Options(environment=(("NCCL_COLLNET_ENABLE", "1"),))
+    prepared = PLANNERS["nccl-2.30"].on(load_topology("dgx-h100", nodes=4), options)
+    for name in ("nvls", "collnet-direct", "collnet-chain"):
+        with pytest.raises(TopoError, match=r"NICs that reduce"):
+            prepared.plan(Workload("all_reduce", MIB), name, runnable=False)
 
 
 def test_nvls_over_a_network_that_reduces_is_stood_in_for() -> None:

@@ -61,12 +61,13 @@ def why_barred(
 
 def _why_no_collnet(machine: Machine, graph: Graph, protocol: str) -> str:
     if not machine.collnet:
-        return "reducing in the network is off (NCCL_COLLNET_ENABLE=1, 2 nodes or more, 8 ranks on each at most)"
-    if machine.num_nodes < 2:
-        return "reducing in the network needs several nodes"
+        return (
+            "reducing in the network is off (NCCL_COLLNET_ENABLE=1, NICs that reduce (coll=1), 2 nodes or more, 8 "
+            "ranks on each at most)"
+        )
     if protocol != "simple":
         return "reducing in the network knows simple alone"
-    return "" if graph.num_channels else "no NIC here can reduce (coll=1)"
+    return "" if graph.num_channels else "no channel of its graph was found"
 
 
 def _why_no_nvls(machine: Machine, graph: Graph, collective: str, algorithm: str) -> str:

@@ -81,6 +81,7 @@ class Shortcuts:
         self._inter_hops = _least_hops(paths.net_gpu)
         self._trunks = Trunks(ground)
         self._known: dict[tuple[object, ...], int] = {}
+        self._bounds: dict[tuple[object, ...], int] = {}
 
     def known(self, trial: Trial) -> int | None:
         """The visits that an equal earlier try had left, None where there was none."""
@@ -123,7 +124,13 @@ class Shortcuts:
         return most * hops >= best.num_hops
 
     def _most_channels(self, trial: Trial, speed: float) -> int:
-        """No try at this speed can have more channels."""
+        """No try at this speed can have more channels; worked out once for all tries that differ in nothing else."""
+        key = (trial.pattern, speed, trial.kind_intra, trial.kind_inter, trial.max_channels)
+        if key not in self._bounds:
+            self._bounds[key] = self._bound(trial, speed)
+        return self._bounds[key]
+
+    def _bound(self, trial: Trial, speed: float) -> int:
         most = trial.max_channels
         if self._num_gpus > 1:
             per_gpu = [

@@ -75,7 +75,8 @@ def wire(spec: SystemSpec, num_copies: int, options: NcclOptions, search: GraphS
         domains=domains,
         num_nodes=num_nodes,
         num_ranks=num_ranks,
-        collnet=collnet,
+        # Without a NIC that reduces there is no network plugin for it, and NCCL takes it for off.
+        collnet=collnet and graphs["collnet_chain"].num_channels > 0,
         domain_graphs=domain_graphs,
         graphs=graphs,
         rings=tuple(rings[channel % len(rings)] for channel in range(num_channels)),
