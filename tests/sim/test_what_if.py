@@ -323,15 +323,18 @@ def test_one_rank_has_one_row_whatever_the_algorithm() -> None:
     assert "fastest is ring (58.96 us) with 'nodes 2'" in result.stderr
 
 
-def test_a_change_is_priced_without_torch_or_networkx(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "arguments", [(STAR, "--change", "server GPU0"), ("dgx-h100", "--change", "p2p off")], ids=["star", "dgx-h100"]
+)
+def test_a_change_is_priced_without_torch_or_networkx(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     program = (
         "import sys; from topo.cli import main\n"
+        "heavy = {'torch', 'networkx', 'scipy', 'matplotlib'}\n"
         "try: main()\n"
-        "except SystemExit: print(sorted({'torch', 'scipy', 'matplotlib'} & set(sys.modules)), file=sys.stderr)"
+        "except SystemExit: print(sorted(heavy & set(sys.modules)), file=sys.stderr)"
     )
-    arguments = ["what-if", STAR, "--size", "1M", "--change", "server GPU0"]
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
+        [sys.executable, "-c", program, "what-if", *arguments, "--size", "1M"],
         cwd=tmp_path,
         env=dict(os.environ),
         capture_output=True,
