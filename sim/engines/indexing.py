@@ -81,12 +81,18 @@ class Deduplicator:
 
 def count_up(counts: Counts, index: npt.NDArray[np.integer]) -> None:
     """Add one at each index, as often as it is given."""
-    np.add.at(counts, index, _ONE)
+    if len(index) == 1:
+        counts[index.item()] += _ONE
+    else:
+        np.add.at(counts, index, _ONE)
 
 
 def count_down(counts: Counts, index: npt.NDArray[np.integer]) -> None:
     """Subtract one at each index, as often as it is given."""
-    np.subtract.at(counts, index, _ONE)
+    if len(index) == 1:
+        counts[index.item()] -= _ONE
+    else:
+        np.subtract.at(counts, index, _ONE)
 
 
 def offsets(lengths: npt.ArrayLike) -> npt.NDArray[np.int32]:

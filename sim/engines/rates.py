@@ -77,15 +77,16 @@ class RateSolver:
         rate = np.zeros(len(on_route) + 1)
         in_use = used[:0]
         while len(route):
-            load: Floats = np.bincount(links.ravel(), weights=weight.ravel(), minlength=len(left)).astype(np.float64)
+            load = np.bincount(links.ravel(), weights=weight.ravel(), minlength=len(left))
+            fixed = load > 0
             if not len(in_use):
-                in_use = used[load > 0]
+                in_use = used[fixed]
             share = np.full(len(left), np.inf)
-            np.divide(left, load, out=share, where=load > 0)
+            np.divide(left, load, out=share, where=fixed)
             offered = share[links]
             least = offered.min(axis=0)
-            elsewhere = np.bincount(links.ravel(), weights=(offered > least * _TIE).ravel(), minlength=len(left))
-            settled = ((elsewhere == 0) & (load > 0))[links].any(axis=0)
+            fixed[links[offered > least * _TIE]] = False
+            settled = fixed[links].any(axis=0)
             done, going = settled.nonzero()[0], (~settled).nonzero()[0]
             rate[route[done]] = least[done]
             gone = links.take(done, axis=1).ravel(), (weight.take(done, axis=1) * least[done]).ravel()

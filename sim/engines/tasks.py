@@ -47,10 +47,12 @@ class Table:
         self._has = counts > 0
         self._padded: Ints | None = None
         most = int(counts.max(initial=0))
+        self._any_short = bool((counts < most).any())
         if most <= _FEW:
-            self._padded = np.full((num_keys, most), NOTHING, dtype=np.int64)
+            padded = np.full((num_keys, most), NOTHING, dtype=np.int64)
             key = np.repeat(np.arange(num_keys), counts)
-            self._padded[key, np.arange(len(key)) - self.first[key]] = self.values
+            padded[key, np.arange(len(key)) - self.first[key]] = self.values
+            self._padded = padded.ravel() if most == 1 else padded
 
     def of(self, keys: npt.NDArray[np.integer]) -> Ints:
         """The values of all these keys, joined."""
@@ -58,9 +60,10 @@ class Table:
             keys = keys[self._has[keys]]
             joined: Ints = self.values[ragged(self.first, keys)] if len(keys) else keys.astype(np.int64)
             return joined
-        listed: Ints = self._padded.take(keys, axis=0).ravel()
-        found: Ints = listed[listed != NOTHING]
-        return found
+        listed: Ints = self._padded.take(keys, axis=0)
+        if listed.ndim > 1:
+            listed = listed.ravel()
+        return listed[listed != NOTHING] if self._any_short else listed
 
 
 @dataclass(frozen=True, eq=False)
