@@ -25,10 +25,14 @@ Row = tuple[int, int, int, int, int, int]
 def nvls(plan: Plan) -> Schedule:
     """One block: up in one step and down in the next, for a chunk in every switch; repeated for each chunk.
 
-    Where ranks own parts, part r is chunks r * k * w to (r + 1) * k * w - 1, for k chunks in each of w switches.
+    With several groups in the plan its last helper is the switch of a network that reduces, and heads carry their parts
+    there and back. Where ranks own parts, part r is chunks r * k * w to (r + 1) * k * w - 1, for k chunks in each of w
+    switches.
     """
     if plan.num_ranks == 1:
         return Schedule(plan.collective, 1, 1, (), num_helpers=len(plan.helpers))
+    if len(plan.groups) > 1:
+        return _over_network(plan)
     switches = range(plan.num_ranks, plan.num_ranks + len(plan.helpers))
     width = len(switches)
     owners = range(1) if plan.collective == "all_reduce" else range(plan.num_ranks)
@@ -39,6 +43,28 @@ def nvls(plan: Plan) -> Schedule:
             rows += _through(plan, owner, switch, owner * part + index, owner * width + index)
     block = Block(Rows.of(rows), repeat=plan.num_chunks, step_shift=1, chunk_shift=width, chunk_wrap=part)
     return Schedule(plan.collective, plan.num_ranks, len(owners) * part, (block,), num_helpers=len(switches))
+
+
+def _over_network(plan: Plan) -> Schedule:
+    """One block of six steps: up in each node, to the head, into the network's switch, and the same way back.
+
+    Head h is the rank at place h of its node. Its part is cut for all switches of a node: chunk h * w + i is of switch
+    i.
+    """
+    num_heads, width = len(plan.groups[0]), len(plan.helpers) // len(plan.groups)
+    network = plan.num_ranks + len(plan.helpers) - 1
+    rows: list[Row] = []
+    for head in range(num_heads):
+        for switch in range(width):
+            chunk = head * width + switch
+            rows += _in_nodes(plan, head, switch, chunk, 4)
+            for group in plan.groups:
+                rows += [(2, group[head], network, chunk, REDUCE, chunk), (3, network, group[head], chunk, COPY, chunk)]
+    per_turn = num_heads * width
+    block = Block(Rows.of(rows), repeat=plan.num_chunks, step_shift=1, chunk_shift=per_turn)
+    return Schedule(
+        plan.collective, plan.num_ranks, per_turn * plan.num_chunks, (block,), num_helpers=len(plan.helpers)
+    )
 
 
 def _through(plan: Plan, owner: int, switch: int, chunk: int, channel: int) -> Iterator[Row]:

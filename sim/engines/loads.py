@@ -55,7 +55,7 @@ def _hops(plan: Plan, ranks_per_node: int) -> tuple[Pairs, Pairs, Floats]:
             ]
         )
     if plan.algorithm in ("nvls", "nvls-tree"):
-        return _columns(_reduced_in_switches(plan.num_ranks, ranks_per_node))
+        return _columns(_reduced_in_switches(plan.num_ranks, ranks_per_node, in_network=plan.algorithm == "nvls"))
     if plan.algorithm.startswith("collnet"):
         inside = _neighbours(plan.num_ranks, ranks_per_node, 2 * (ranks_per_node - 1) / ranks_per_node)
         return _columns([*inside, *_next_nodes(plan.num_ranks, ranks_per_node, 1 / ranks_per_node)])
@@ -69,13 +69,14 @@ def _hops(plan: Plan, ranks_per_node: int) -> tuple[Pairs, Pairs, Floats]:
     return _columns([])
 
 
-def _reduced_in_switches(num_ranks: int, per_node: int) -> list[tuple[int, int, float]]:
+def _reduced_in_switches(num_ranks: int, per_node: int, *, in_network: bool) -> list[tuple[int, int, float]]:
     """Every GPU sends all its bytes into its switch and takes all out of it, as neighbours on a hub would.
 
-    Between nodes each of a node's ranks takes its part up and down the tree, 2 (nodes - 1) / nodes times on average.
+    Between nodes each of a node's ranks takes its part up and down the tree, 2 (nodes - 1) / nodes times on average, or
+    once to the network's switch where that reduces.
     """
     num_nodes = num_ranks // per_node
-    part = 2 / per_node * (num_nodes - 1) / num_nodes
+    part = (1 if in_network and num_nodes > 1 else 2 * (num_nodes - 1) / num_nodes) / per_node
     return [*_neighbours(num_ranks, per_node, 1.0), *_next_nodes(num_ranks, per_node, part)]
 
 

@@ -36,11 +36,11 @@ def nodes_of(machine: Topology | Cluster) -> Groups:
     return tuple(tuple(found) for found in ranks.values())
 
 
-def with_switches(plan: Plan, machine: Topology | Cluster) -> Plan:
+def with_switches(plan: Plan, machine: Topology | Cluster, *, network_reduces: bool = False) -> Plan:
     """The plan of an algorithm in switches with the groups of ranks that switches join, and these as its helpers.
 
-    TopologyError where ranks have no switch, where there are too many groups for `nvls` or too few for `nvls-tree`, or
-    where groups differ.
+    NVLS joins several groups where the network's switch, then the last helper, reduces too. TopologyError where ranks
+    have no switch, where there are too many groups for `nvls` or too few for `nvls-tree`, or where groups differ.
     """
     if plan.algorithm == "collnet-direct":
         return _with_network_switch(plan, machine)
@@ -53,7 +53,7 @@ def with_switches(plan: Plan, machine: Topology | Cluster) -> Plan:
             f"{plan.algorithm} needs an NVSwitch that reduces beside every rank, {name} has none at rank {missing[0]}: "
             "choose another --algorithm"
         )
-    if plan.algorithm == "nvls" and len(groups) > 1:
+    if plan.algorithm == "nvls" and len(groups) > 1 and not network_reduces:
         raise TopologyError(
             f"nvls needs one NVSwitch for all ranks, on {name} there are {len(groups)} groups: use nvls-tree"
         )
@@ -64,28 +64,35 @@ def with_switches(plan: Plan, machine: Topology | Cluster) -> Plan:
             f"{plan.algorithm} needs as many ranks and switches in each group, on {name} they differ: choose ranks "
             "with --gpus, or another --algorithm"
         )
+    if plan.algorithm == "nvls" and len(groups) > 1:
+        helpers = (*helpers, _network_switch(plan.algorithm, machine))
     return replace(plan, groups=groups, helpers=helpers)
 
 
 def _with_network_switch(plan: Plan, machine: Topology | Cluster) -> Plan:
-    """The plan with the ranks of each node and, for several nodes, the one switch of the network as helper."""
-    from topo.fabric import FLAT_ID
-
+    """The plan with the ranks of each node, and the one switch of the network as helper."""
     groups = nodes_of(machine)
     if len(groups) < 2:
         raise TopologyError(
             f"{plan.algorithm} needs a network switch that reduces between several nodes, here is one: add --nodes"
         )
+    return replace(plan, groups=groups, helpers=(_network_switch(plan.algorithm, machine),))
+
+
+def _network_switch(algorithm: str, machine: Topology | Cluster) -> str:
+    """The one switch that joins all nodes; TopologyError where there is none, or a tree of them."""
+    from topo.fabric import FLAT_ID
+
     if isinstance(machine, Topology):
         switches = [device.id for device in machine.of_kind("net_switch")]
     else:
         switches = [FLAT_ID] if machine.fabric.name == "flat" else []
     if len(switches) != 1:
         raise TopologyError(
-            f"{plan.algorithm} needs one network switch that reduces for all nodes, a tree of switches is not "
-            "modelled: take --fabric flat, or another --algorithm"
+            f"{algorithm} needs one network switch that reduces for all nodes, a tree of switches is not modelled: "
+            "take --fabric flat, or another --algorithm"
         )
-    return replace(plan, groups=groups, helpers=tuple(switches))
+    return switches[0]
 
 
 def _joined(machine: Topology | Cluster) -> dict[tuple[int, ...], list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sim.plan import Plan
+from sim.planners.options import Options
 from sim.predict import Simulator
 from sim.profile import load_profile
 from sim.prove import prove
@@ -45,10 +46,17 @@ def test_one_gpu_per_node_takes_a_byte_up_and_a_byte_down(nodes: int) -> None:
 
 
 @pytest.mark.parametrize("nodes", [2, 5])
-def test_engines_agree(nodes: int) -> None:
-    machine = load_topology("dgx-a100", nodes=nodes)
-    by_event, by_steady = (
-        Simulator(machine, engine=engine, planner="topology").run(Workload("all_reduce", GIB), "collnet-direct")
-        for engine in ("event", "steady")
+@pytest.mark.parametrize("algorithm", ["collnet-direct", "nvls"])
+def test_engines_agree_on_a_network_that_reduces(algorithm: str, nodes: int) -> None:
+    machine = load_topology("dgx-h100-sharp", nodes=nodes)
+    options, workload = Options(environment=(("NCCL_COLLNET_ENABLE", "1"),)), Workload("all_reduce", GIB)
+    plan = Simulator(machine, options=options).plan(workload, algorithm)
+    prove(plan.schedule())
+    assert isinstance(machine, Cluster)
+    profile = load_profile("auto", machine)
+    folded, explicit, by_event = (
+        Simulator(one, profile, engine=engine).run_plan(plan, workload).duration_s
+        for one, engine in ((machine, "steady"), (machine.explicit(), "steady"), (machine, "event"))
     )
-    assert by_steady.duration_s == pytest.approx(by_event.duration_s, rel=0.01)
+    assert folded == pytest.approx(explicit, rel=1e-6)
+    assert folded == pytest.approx(by_event, rel=0.01)

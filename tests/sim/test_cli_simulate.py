@@ -86,7 +86,9 @@ def test_what_cannot_be_simulated_yet_is_said_and_stood_in_for() -> None:
     reducing = (
         "dgx-h100-sharp",
         "--nodes",
-        "4",
+        "8",
+        "--fabric",
+        "fat-tree:1",
         "--env",
         "NCCL_COLLNET_ENABLE=1",
         "--size",
@@ -96,7 +98,7 @@ def test_what_cannot_be_simulated_yet_is_said_and_stood_in_for() -> None:
     )
     result = topo(*reducing, "--format", "json")
     [row] = json.loads(result.stdout)["rows"]
-    assert row["algorithm"] in ("ring", "tree", "nvls-tree", "collnet-direct")
+    assert row["algorithm"] in ("ring", "tree", "nvls-tree")
     assert row["instead_of"] == "nvls"
     assert result.stderr.count("NCCL takes nvls for 64 MiB, which cannot be simulated yet") == 1
     assert "instead of" in topo(*reducing).stdout

@@ -71,15 +71,19 @@ class NcclPlanner:
         return self._from_choice(self._choose(workload, possible), best.algorithm)
 
     def _has_schedule(self, algorithm: str, collective: str) -> bool:
-        """Whether the collective has a schedule of that algorithm on this machine: NVLS over CollNet has none."""
+        """Whether the collective has a schedule of that algorithm on this machine."""
         row = ALGORITHMS[algorithm]
         if collective not in row.collectives or not row.in_switch:
             return collective in row.collectives
         try:
-            with_switches(Plan(algorithm, self._nccl.wiring.num_ranks, (), collective), self._machine)
+            self._with_switches(Plan(algorithm, self._nccl.wiring.num_ranks, (), collective))
         except TopologyError:
             return False
         return True
+
+    def _with_switches(self, plan: Plan) -> Plan:
+        reduces = self._nccl.wiring.collnet and plan.collective == "all_reduce"
+        return with_switches(plan, self._machine, network_reduces=reduces)
 
     def _choose(self, workload: Workload, algorithms: Collection[str] | None) -> Choice:
         return self._nccl.choose(
@@ -110,7 +114,7 @@ class NcclPlanner:
         plan = replace(plan, num_chunks=options.num_chunks or -(-per_channel // choice.chunk_bytes))
         if not ALGORITHMS[choice.algorithm].in_switch or not runnable:
             return plan
-        plan = with_switches(plan, self._machine)
+        plan = self._with_switches(plan)
         in_network = plan.algorithm == "collnet-direct"
         heads = max(1, len(plan.groups[0]) if in_network else self._nccl.communicator.nvls_num_heads)
         return replace(plan, num_chunks=options.num_chunks or -(-plan.num_chunks // heads))
