@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sim.engines.indexing import Ints, distinct, offsets, ragged
+from sim.engines.indexing import Ints, ascending, distinct, offsets, ragged
 from sim.engines.network import Network, routing
 from sim.engines.periods import NOTHING, Period, Sources
 from sim.engines.routes import Routes
@@ -136,7 +136,7 @@ def _refine(row: Colours, link: Colours, shape: _Shape, few: int | None) -> tupl
 
 def distinct_colours(colour: Colours) -> tuple[Ints, Ints]:
     """One place of each colour, and for each place the number of its colour."""
-    values = np.unique(colour)
+    values = ascending(colour)
     number = np.searchsorted(values, colour)
     leader = np.empty(len(values), dtype=np.int64)
     # Of several places of one colour the last that is assigned stays: the first.

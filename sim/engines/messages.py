@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.engines.dependencies import Groups, grouped
-from sim.engines.indexing import Ints, distinct, ragged
+from sim.engines.indexing import Ints, ascending, distinct, ragged
 from sim.schedule import Rows
 
 
@@ -36,7 +36,7 @@ def waiting(messages: Rows, spans: npt.NDArray[np.integer], num_chunks: int) -> 
     agent = np.concatenate([messages.src, messages.dst]).astype(np.int64)
     begin = agent * (num_chunks + 1) + np.concatenate([messages.chunk, messages.chunk])
     end = begin + np.concatenate([spans, spans])
-    cuts = np.unique(np.concatenate([begin, end]))
+    cuts = ascending(np.concatenate([begin, end]))
     low, high = np.searchsorted(cuts, begin), np.searchsorted(cuts, end)
     pieces = high - low
     slot = np.repeat(low - (np.cumsum(pieces) - pieces), pieces) + np.arange(int(pieces.sum()))

@@ -152,12 +152,19 @@ class _Sample:
         self.block = np.repeat([part.block for part in parts], lengths)
         self.period = np.repeat([part.period for part in parts], lengths)
         self.row = np.concatenate([self.offset[part.block] + np.arange(len(part.rows)) for part in parts])
+        ends = np.cumsum(lengths).tolist()
+        self._begins = {(part.block, part.period): end - len(part.rows) for part, end in zip(shown, ends, strict=False)}
         if in_messages:
             num_shown = sum(len(part.rows) for part in shown)
             waits = waiting(rows, np.concatenate([part.spans for part in parts]), schedule.num_chunks)
             self._wait_by_message(rows, [side.keep(side.waiter < num_shown) for side in waits])
         else:
             self._wait_by_row(groups_of(rows, schedule.num_agents, schedule.num_chunks))
+
+    def of(self, block: int, period: int) -> slice:
+        """Where the rows of a period that is shown stand."""
+        begin = self._begins[block, period]
+        return slice(begin, begin + self.offset[block + 1] - self.offset[block])
 
     def _wait_by_row(self, found: Groups) -> None:
         """The groups of all accesses."""
@@ -214,15 +221,16 @@ def _between(schedule: Schedule, index: int, block: Block) -> list[_Part]:
 
 def _period(index: int, block: Block, sample: _Sample) -> Period:
     last = block.repeat - 1
-    waits = tuple(_waits(index, period, sample) for period in (0, min(1, last), last))
-    start = waits[2].start
+    known = {period: _waits(index, period, sample) for period in {0, min(1, last), last}}
+    waits = (known[0], known[min(1, last)], known[last])
+    start = known[last].start
     if block.repeat > 2 and (~start.outside & ((start.lag > 1) | (start.lag < 0))).any():
         raise IrregularError(f"block {index}: a row reads what was written neither in its period nor in the one before")
     return Period(block, sample.offset[index], block.repeat, waits)
 
 
 def _waits(index: int, period: int, sample: _Sample) -> Waits:
-    mine = np.flatnonzero((sample.block == index) & (sample.period == period))
+    mine = sample.of(index, period)
     return Waits(
         _sources(index, period, sample, sample.before_start[mine]),
         _sources(index, period, sample, _near(index, period, sample, sample.before_land[mine])),
@@ -244,7 +252,7 @@ def _sources(index: int, period: int, sample: _Sample, wanted: Ints) -> Sources:
     members = sample.members[ragged(sample.first, chosen)]
     leader = sample.members[sample.first[chosen]]
     block, written = sample.block[leader], sample.period[leader]
-    owner = np.repeat(np.arange(len(chosen)), np.diff(sample.first)[chosen])
+    owner = np.repeat(np.arange(len(chosen)), sample.first[chosen + 1] - sample.first[chosen])
     same = (sample.block[members] == block[owner]) & (sample.period[members] == written[owner])
     if sample.writes[chosen[owner[~same]]].any():
         raise IrregularError(f"block {index}: what a row reads is completed by rows of several periods")

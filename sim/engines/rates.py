@@ -86,7 +86,7 @@ class RateSolver:
             offered = share[links]
             least = offered.min(axis=0)
             fixed[links[offered > least * _TIE]] = False
-            settled = fixed[links].any(axis=0)
+            settled: npt.NDArray[np.bool_] = np.logical_or.reduce(fixed[links], axis=0)
             done, going = settled.nonzero()[0], (~settled).nonzero()[0]
             rate[route[done]] = least[done]
             gone = links.take(done, axis=1).ravel(), (weight.take(done, axis=1) * least[done]).ravel()

@@ -212,8 +212,9 @@ class _Unrolling:
         for chosen in self._classes:
             self._place[chosen] = np.arange(len(chosen))
         self._block_of = np.searchsorted(bounds, found.leader, side="right") - 1
-        sizes = [len(chosen) * block.repeat for chosen, block in zip(self._classes, blocks, strict=True)]
-        self._base = offsets(sizes).astype(np.int64)
+        self._repeats = np.array([block.repeat for block in blocks])
+        self._sizes = np.array([len(chosen) for chosen in self._classes])
+        self._base = offsets(self._sizes * self._repeats).astype(np.int64)
         self._edges: list[tuple[Ints, Ints, bool]] = []
         self._num_gates = 0
 
@@ -275,7 +276,7 @@ class _Unrolling:
         first_gate = self._num_gates + np.arange(len(turns), dtype=np.int64)[:, None] * len(groups_used)
         waiting[:, has] = first_gate + which[None, :]
         self._num_gates += len(turns) * len(groups_used)
-        owner = np.repeat(np.arange(len(groups_used)), np.diff(sources.first)[groups_used])
+        owner = np.repeat(np.arange(len(groups_used)), sources.first[groups_used + 1] - sources.first[groups_used])
         member = self._found.of_row[sources.rows[ragged(sources.first, groups_used)]]
         pairs, _ = distinct(owner * self._found.num_classes + member)
         owner, member = np.divmod(pairs, self._found.num_classes)
@@ -292,9 +293,8 @@ class _Unrolling:
     def _task(self, of_class: Ints, turn: Ints) -> Ints:
         """The number of a class's task in a period; periods without bytes were left out, their last stands for them."""
         block = self._block_of[of_class]
-        repeat = np.array([b.repeat for b in self._blocks])[block]
-        size = np.array([len(c) for c in self._classes])[block]
-        number: Ints = self._base[block] + np.minimum(turn, repeat - 1) * size + self._place[of_class]
+        last = self._repeats[block] - 1
+        number: Ints = self._base[block] + np.minimum(turn, last) * self._sizes[block] + self._place[of_class]
         return number
 
     def _feeds(self, sent: bool, num_tasks: int) -> Table:
