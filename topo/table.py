@@ -98,11 +98,10 @@ class Table:
         to one blank, columns of text fold. Numbers always keep their line. In both, columns that have an `aside` go
         under a table that would be wider than the screen (in a pipe: 80 columns) as numbered notes.
         """
-        import shutil
         import sys
 
         on_screen = terminal and sys.stdout.isatty()
-        screen = shutil.get_terminal_size().columns if on_screen else PIPE_COLUMNS
+        screen = _screen_columns() if on_screen else PIPE_COLUMNS
         if not any(column.aside for column in self.columns) or _total(self._natural(), GAP) <= screen:
             return self._within(screen) if on_screen else self._plain([[column.line] for column in self.columns])
         table, notes = self._with_notes()
@@ -211,6 +210,12 @@ class Table:
         return [all(not isinstance(cell, str) for cell in cells) for cells in zip(*self.rows, strict=True)] or [
             False for _ in self.columns
         ]
+
+
+def _screen_columns() -> int:
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def _harmless(cell: Cell) -> Cell:

@@ -10,12 +10,12 @@ from sim.planners.nccl_2_30.from_topology import spec_from_topology
 from sim.planners.nccl_2_30.options import NcclOptions
 from sim.planners.nccl_2_30.planner import NcclPlan, plan_nccl
 from sim.planners.nccl_2_30.requests import GraphSearch, remembered_graphs
-from topo.cluster import Cluster
 from topo.errors import TopologyError, UnitError
+from topo.topology import Topology
 
 if TYPE_CHECKING:
     from sim.planners.options import Options
-    from topo.topology import Topology
+    from topo.cluster import Cluster
 
 
 def plan_machine(
@@ -27,7 +27,7 @@ def plan_machine(
     planned as copies of the first one. `search` finds the graphs of each domain.
     """
     options = NcclOptions.from_environment(environment)
-    if isinstance(machine, Cluster):
+    if not isinstance(machine, Topology):
         return plan_nccl(
             spec_from_topology(_with_port_rates(machine)), num_copies=machine.count, options=options, search=search
         )
