@@ -1,4 +1,4 @@
-"""The bound by the one way out of each GPU: exact on its own terms, and without any effect on what a search finds."""
+"""What spares the search work: exact on its own terms, and without any effect on what is found."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from sim.planners.nccl_2_30.domains import Domain, find_domains
 from sim.planners.nccl_2_30.from_topology import spec_from_topology
 from sim.planners.nccl_2_30.front_door import plan_machine
+from sim.planners.nccl_2_30.fruitless import Fruitless, State, Used
 from sim.planners.nccl_2_30.graphs import Pattern, Trial
 from sim.planners.nccl_2_30.ground import prepare
 from sim.planners.nccl_2_30.kinds import GIGA, PathKind
 from sim.planners.nccl_2_30.options import NcclOptions
 from sim.planners.nccl_2_30.requests import find_graphs
 from sim.planners.nccl_2_30.trunks import HEADS, Trunk, Trunks, fit
+from topo.cluster import Cluster
 from topo.presets import preset
 
 NO_P2P = {"NCCL_P2P_DISABLE": "1"}
@@ -74,6 +76,26 @@ def test_half_a_host_whose_gpus_leave_by_pcie_alone(giga: float, expected: int) 
 def test_nvlink_is_no_trunk() -> None:
     (domain,) = domains_of("dgx-h100", {})
     assert Trunks(prepare(domain, NcclOptions())).most_channels(trial_at(Pattern.TREE, 400.0 * GIGA), 2) == 2
+
+
+@pytest.mark.parametrize(("name", "environment"), [("p3dn-v100", NO_P2P), ("gcp-a3mega", NO_P2P), ("dgx-h100", {})])
+def test_what_found_nothing_once_changes_nothing(
+    name: str, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hits: list[bool] = []
+
+    def watched(found: Fruitless, state: State) -> Used | None:
+        used = whole(found, state)
+        hits.append(used is not None)
+        return used
+
+    whole = Fruitless.used
+    machine = Cluster(preset(name), 2)
+    monkeypatch.setattr(Fruitless, "used", watched)
+    quick = plan_machine(machine, environment, find_graphs).wiring
+    assert any(hits) or not environment
+    monkeypatch.setattr(Fruitless, "used", lambda *_: None)
+    assert plan_machine(machine, environment, find_graphs).wiring.domain_graphs == quick.domain_graphs
 
 
 @pytest.mark.parametrize("name", ["dgx-h100", "hgx-h100-4nic"])

@@ -13,6 +13,7 @@ from typing import Any
 
 from sim.planners.nccl_2_30.candidates import Candidates
 from sim.planners.nccl_2_30.facts import VISITS_PCI_ORDER
+from sim.planners.nccl_2_30.fruitless import Fruitless, Used
 from sim.planners.nccl_2_30.graphs import Pattern, Solution, Trial
 from sim.planners.nccl_2_30.ground import Ground, Route
 from sim.planners.nccl_2_30.kinds import PathKind
@@ -28,6 +29,8 @@ HEADED = (Pattern.NVLS, Pattern.COLLNET_DIRECT)
 """Patterns whose channel is one head GPU, joined with all others at once."""
 NO_STEP = -1
 PERFECT = -1
+UNSET = -1.0
+"""No latency, since no channel has begun."""
 
 
 @dataclass(slots=True)
@@ -49,6 +52,7 @@ class Attempt:
         self._inter = ground.domain.inter
         self._nets = NetChoice(ground, collnet=collnet)
         self._candidates = Candidates(ground, self.ledger.left)
+        self._fruitless = Fruitless(ground, self.ledger, self._nets)
         self._orders: list[list[int]] = []
         self._ends: list[list[int]] = []
         self._used: list[int] = []
@@ -68,6 +72,7 @@ class Attempt:
         self._ends = [[-1, -1] for _ in range(trial.max_channels)]
         self._used = [0] * trial.max_channels
         self._count = 0
+        self._fruitless.forget()
         clock = Clock(num_visits)
         _run(self._channel(clock))
         return clock.left
@@ -242,8 +247,29 @@ class Attempt:
             if self._count == trial.max_channels:
                 clock.left = PERFECT
         if self._count < trial.max_channels:
-            yield self._channel(clock)
+            if self._inter and not trial.same_channels and trial.pattern not in HEADED:
+                yield from self._further(clock)
+            else:
+                yield self._channel(clock)
         self._count -= 1
+
+    def _further(self, clock: Clock) -> Visits:
+        """The next channels; what the same search used before without finding anything is taken off the clock."""
+        trial, best, visits, latency_s = self.trial, self.best, clock.left, self.trial.latency_inter_s
+        state = self._fruitless.state(trial, self._count, self._ends)
+        known = self._fruitless.used(state)
+        if known is not None:
+            clock.left = max(0, clock.left - known.visits)
+            if known.latency_inter_s is not None:
+                trial.latency_inter_s = known.latency_inter_s
+            return
+        trial.latency_inter_s = UNSET
+        yield self._channel(clock)
+        left_s = None if trial.latency_inter_s == UNSET else trial.latency_inter_s
+        if left_s is None:
+            trial.latency_inter_s = latency_s
+        if self.best is best and clock.left > 0 and self._fruitless.state(trial, self._count, self._ends) == state:
+            self._fruitless.keep(state, Used(visits - clock.left, left_s))
 
     def _better(self) -> bool:
         trial, best, count = self.trial, self.best, self._count

@@ -33,6 +33,11 @@ class NetChoice:
             self._selected[key] = self._ground.select_nets(*key)
         return self._selected[key]
 
+    @property
+    def left(self) -> tuple[float, ...]:
+        """What each port still has of its own bandwidth."""
+        return tuple(self._left)
+
     def take(self, net: int, bytes_per_s: float) -> None:
         """Take whole GB/s from the port of a NIC, or give them back where the rate is negative."""
         for port in self._ground.net_groups[net]:
