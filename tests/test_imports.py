@@ -112,6 +112,10 @@ def loaded_by(*arguments: str) -> set[str]:
         (["discover", "--from", EXAMPLE], MEASURING | {"simpy", "sim", "validate"}),
         (["show", "dgx-h100", "--as", "json"], MEASURING | {"simpy", "sim", "validate"}),
         (["simulate", "dgx-h100", "--size", "1M"], MEASURING | {"validate"}),
+        (
+            ["simulate", "switch:256,bandwidth=200GB/s,latency=1us", "--algorithm", "ring", "--size", "1M"],
+            (HEAVY - {"numpy"}) | {"topo.captures", "topo.cluster", "topo.presets", "topo.catalog", "validate"},
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
