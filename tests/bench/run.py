@@ -84,7 +84,7 @@ GROWTH = tuple(
     Case(f"ring, {num_ranks:,} ranks, auto", on_star(num_ranks, "--algorithm", "ring"))
     for num_ranks in (4096, 8192, 16384, 32768, 65536)
 )
-"""What the fit of cost over ranks is made of: `START`, by the same engine, is what a process costs before any rank does."""
+"""What the fit of cost over ranks is made of: `START`, by the same engine, is what a process costs before any rank."""
 
 
 def measure(case: Case, runs: int) -> dict[str, object]:
