@@ -59,7 +59,7 @@ def job(way: tuple[str, str, str], num_bytes: int, channels: int = 24) -> Operat
     return Operation(way[0], num_bytes, way[1], way[2], channels, 131072)
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(machine=machines, way=st.sampled_from(WAYS), size=st.integers(3, 34), channels=st.integers(1, 32))
 def test_times_are_positive_and_grow_with_the_size(
     machine: Facts, way: tuple[str, str, str], size: int, channels: int
@@ -71,7 +71,7 @@ def test_times_are_positive_and_grow_with_the_size(
     assert large * gain >= small
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(20))
 @given(machine=machines, seed=st.integers(0, 1000))
 def test_many_parameter_vectors_at_once_are_each_alone(machine: Facts, seed: int) -> None:
     jobs = jobs_of(machine, [job(way, 1 << size) for way in WAYS for size in (10, 20, 30)])

@@ -43,7 +43,7 @@ def models(draw: st.DrawFn) -> Model:
 caps = st.builds(Caps, st.floats(1 / MIB, 0.2), st.floats(1 / MIB, 0.2))
 
 
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(10))
 @given(models(), caps, st.booleans())
 def test_every_gradient_is_in_one_bucket_and_no_bucket_outgrows_its_cap(model: Model, cap: Caps, rebuilt: bool) -> None:
     buckets = buckets_of(model, cap, rebuilt=rebuilt)
@@ -55,7 +55,7 @@ def test_every_gradient_is_in_one_bucket_and_no_bucket_outgrows_its_cap(model: M
         assert before_last < max(cap.num_bytes, cap.first_num_bytes)
 
 
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(10))
 @given(models(), caps)
 def test_only_the_last_bucket_of_a_type_is_smaller_than_its_cap(model: Model, cap: Caps) -> None:
     of_type: dict[str, list[int]] = {}

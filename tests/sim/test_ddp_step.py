@@ -160,7 +160,7 @@ steps = st.builds(
 )
 
 
-@settings(max_examples=examples(15), deadline=None)
+@settings(max_examples=examples(15))
 @given(steps, st.sampled_from(sorted(SCHEDULES)))
 def test_a_step_is_never_shorter_than_either_lane_nor_longer_than_both(step: Step, way: str) -> None:
     found = predict(step, way)
@@ -172,7 +172,7 @@ def test_a_step_is_never_shorter_than_either_lane_nor_longer_than_both(step: Ste
     assert 0 <= found.efficiency <= 1 + 1e-9
 
 
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(10))
 @given(steps, st.sampled_from(sorted(SCHEDULES)), st.floats(1, 10))
 def test_a_faster_network_is_never_slower(step: Step, way: str, factor: float) -> None:
     def faster(collective: str, num_elements: int, dtype: str) -> float:

@@ -133,7 +133,7 @@ def test_a_chain_fills_once_and_then_takes_a_chunk_per_hop(
     num_chunks=st.integers(1, 150),
     collective=st.sampled_from(["broadcast", "reduce"]),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_chain_of_unlike_links_is_walked_in_part(
     factors: list[float], latency_s: float, num_chunks: int, collective: str
 ) -> None:
@@ -185,7 +185,7 @@ def test_one_rank_moves_nothing(algorithm: str, collective: str, engine_name: st
 @every_engine
 @every_way
 @given(num_ranks=st.integers(2, 14), elements=st.integers(1, 10**6), chunks=st.integers(1, 5))
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 def test_bounds_and_conservation(
     algorithm: str, collective: str, engine_name: str, num_ranks: int, elements: int, chunks: int
 ) -> None:
@@ -211,7 +211,7 @@ def test_bounds_and_conservation(
     chunks=st.integers(1, 20),
     slow=st.floats(0.1, 1.0),
 )
-@settings(max_examples=examples(40), deadline=None)
+@settings(max_examples=examples(40))
 def test_engines_agree_on_whole_and_on_slow_links(
     algorithm: str, collective: str, num_ranks: int, elements: int, chunks: int, slow: float
 ) -> None:
@@ -245,7 +245,7 @@ def test_monotone_in_size_and_in_bandwidth(algorithm: str, collective: str, num_
 @every_engine
 @every_way
 @given(seed=st.integers(0, 2**31))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_relabelling_the_ranks_of_a_symmetric_machine_changes_nothing(
     algorithm: str, collective: str, engine_name: str, seed: int
 ) -> None:
@@ -300,7 +300,7 @@ def test_dependencies_open_every_group_once(algorithm: str, collective: str) -> 
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_rates_are_max_min_fair(data: st.DataObject) -> None:
     """Feasible, and each transfer crosses a full link on which no other is faster."""
     num_links = data.draw(st.integers(1, 6))

@@ -139,7 +139,7 @@ SUBSET_MACHINES = [
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not SUBSET_MACHINES, reason="no corpus of captures")
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_rings_and_trees_on_subsets_of_gpus(data: st.DataObject) -> None:
     spec = spec_of(machine_text(data.draw(st.sampled_from(SUBSET_MACHINES))))

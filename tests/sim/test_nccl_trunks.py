@@ -44,7 +44,7 @@ def fits_by_trying(trunks: list[Trunk], trial: Trial, num_channels: int) -> bool
     return False
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     gigas=st.lists(st.integers(1, 12), min_size=3, max_size=4),
     shares=st.tuples(st.sampled_from([1.0, 1.5]), st.sampled_from([1.0, 1.5])),

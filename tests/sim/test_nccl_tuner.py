@@ -117,7 +117,7 @@ def total_elements(split: Split) -> int:
 
 @pytest.mark.corpus
 @pytest.mark.skipif(not FULL, reason="no corpus of captures")
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_split_loses_nothing(data: st.DataObject) -> None:
     plan = plan_of(data.draw(st.sampled_from(FULL)))

@@ -204,7 +204,7 @@ def hostile(name: str) -> Topology:
 
 
 @given(st.text(max_size=40))
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(10))
 def test_names_stay_text(name: str) -> None:
     self_contained = page(*simulated(hostile(name), ("ring",), (MIB,)))
     parser = Parsed()

@@ -74,7 +74,7 @@ def test_all_late_alike_is_the_same_run_later(algorithm: str) -> None:
     assert duration_s(name, algorithm, [0.0] * 5) == together_s
 
 
-@settings(deadline=None, max_examples=examples(8))
+@settings(max_examples=examples(8))
 @given(
     st.sampled_from(ALL_REDUCE),
     st.lists(st.sampled_from([0.0, 1e-6, 3e-5, 1e-3]), min_size=5, max_size=5),

@@ -6,7 +6,7 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.sweep import pieces_of
@@ -123,7 +123,6 @@ def test_what_cannot_be_is_one_sentence_with_its_file_and_axis(text: str, says: 
     assert "\n" not in str(refused.value)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(1, 300), st.integers(1, 8), st.sets(st.integers(0, 500)))
 def test_pieces_hold_every_point_that_is_left_once_and_in_order(
     num_nodes: int, num_sizes: int, num_workers: int, done: set[int]

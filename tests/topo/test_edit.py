@@ -231,7 +231,7 @@ def test_every_rank_of_every_machine_may_have_another_model(name: str) -> None:
     assert node_of(edited(after, "replace gpu with b200")).links == after.links
 
 
-@settings(deadline=None, max_examples=examples(10))
+@settings(max_examples=examples(10))
 @given(st.data())
 def test_scaling_back_is_the_machine_as_it_was(data: st.DataObject) -> None:
     before = load_topology(data.draw(st.sampled_from(["dgx1-v100", "dgx-a100", "pcie-8gpu"])))

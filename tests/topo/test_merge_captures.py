@@ -225,7 +225,7 @@ def test_a_preset_agrees_with_its_own_matrix(name: str) -> None:
     assert replace(both, provenance=(), name="") == replace(alone, provenance=(), name="")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(0, 18), min_size=8, max_size=8))
 def test_no_gpu_has_more_links_than_are_active(active: list[int]) -> None:
     topology = hopper(links=say.nvlinks(active))

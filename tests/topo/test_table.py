@@ -7,7 +7,7 @@ import re
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from topo.table import Cell, Column, Table
@@ -162,7 +162,6 @@ def numbers(table: Table) -> list[tuple[Column, Cell]]:
     return [(table.columns[number], row[number]) for row in table.rows for number in whole]
 
 
-@settings(deadline=None)  # The first one to be drawn loads rich.
 @given(table=tables, width=st.integers(10, 120))
 def test_nothing_is_cut_in_any_width(table: Table, width: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

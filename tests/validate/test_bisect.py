@@ -60,7 +60,7 @@ def bisected(stated: Fabric, real: Fabric, waits_s: tuple[tuple[float, ...], ...
 
 
 @given(fabrics())
-@settings(max_examples=examples(3), deadline=None)
+@settings(max_examples=examples(3))
 def test_on_a_healthy_fabric_nothing_is_found(fabric: Fabric) -> None:
     found = bisected(fabric, fabric)
     assert found.is_healthy
@@ -68,7 +68,7 @@ def test_on_a_healthy_fabric_nothing_is_found(fabric: Fabric) -> None:
 
 
 @given(fabrics(), st.data())
-@settings(max_examples=examples(3), deadline=None)
+@settings(max_examples=examples(3))
 def test_a_cut_link_is_among_those_named_and_explains_every_slow_pair(fabric: Fabric, data: st.DataObject) -> None:
     cable = data.draw(st.sampled_from(fabric.cables))
     slowest = min(row.rate_bytes_per_s for row in fabric.cables)
@@ -130,7 +130,7 @@ def test_a_pair_that_no_link_explains_is_named_itself() -> None:
 
 
 @given(st.integers(3, 8), st.integers(0, 7), st.randoms())
-@settings(max_examples=examples(3), deadline=None)
+@settings(max_examples=examples(3))
 def test_a_late_rank_is_late_and_no_link_is_slow(num_ranks: int, which: int, chance: random.Random) -> None:
     late = which % num_ranks
     arrive_s = [[0.2 * (rank == late) + chance.uniform(0, 0.003) for rank in range(num_ranks)] for _ in range(5)]

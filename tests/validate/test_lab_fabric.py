@@ -23,7 +23,7 @@ PREFIX = "topolab-1-2-"
 
 
 @given(fabrics())
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 def test_any_fabric_is_discovered_as_it_was_stated(fabric: Fabric) -> None:
     system = FakeSystem()
     with built(fabric, PREFIX, system):
@@ -36,7 +36,7 @@ def test_any_fabric_is_discovered_as_it_was_stated(fabric: Fabric) -> None:
 
 
 @given(fabrics(), st.data())
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(25))
 def test_a_refusal_at_any_command_leaves_nothing_behind(fabric: Fabric, data: st.DataObject) -> None:
     system = FakeSystem(fails_at=data.draw(st.integers(1, len(commands(fabric, PREFIX)))))
     with pytest.raises(EnvironmentMissing, match="not permitted"), built(fabric, PREFIX, system):
@@ -45,7 +45,7 @@ def test_a_refusal_at_any_command_leaves_nothing_behind(fabric: Fabric, data: st
 
 
 @given(fabrics())
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(10))
 def test_nothing_is_made_outside_the_namespaces_of_the_run(fabric: Fabric) -> None:
     for command in commands(fabric, PREFIX):
         words = command.do

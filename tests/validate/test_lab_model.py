@@ -110,7 +110,7 @@ def test_an_order_is_wrong_where_the_model_turns_two_around() -> None:
 
 
 @given(st.lists(st.lists(st.floats(0.5, 2), min_size=2, max_size=6), min_size=1, max_size=4))
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(10))
 def test_an_error_lies_within_what_its_samples_allow(samples_s: list[list[float]]) -> None:
     (found,) = held_out([compared("ring", 1.0, tuple(row)) for row in samples_s])
     possible = [abs(1 / sample - 1) for row in samples_s for sample in row]

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.algorithms import ALGORITHMS
@@ -66,7 +66,6 @@ shares = st.floats(0.3, 1)
 """Of the longest sample: noise of a factor of three."""
 
 
-@settings(deadline=None)
 @given(
     times,
     st.lists(shares, min_size=1, max_size=4),
@@ -91,7 +90,6 @@ def test_a_comparison_fits_80_columns_with_every_number_whole(
         assert cell in lines[-1]
 
 
-@settings(deadline=None)
 @given(times, st.lists(shares, min_size=2, max_size=4), st.floats(1, 3))
 def test_a_change_fits_80_columns_with_every_number_whole(longest_s: float, shares: list[float], factor: float) -> None:
     samples_s = [longest_s * share for share in shares]

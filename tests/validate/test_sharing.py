@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.plan import in_order
@@ -58,7 +58,6 @@ def test_what_was_measured_is_predicted_again(
             )
 
 
-@settings(deadline=None)
 @given(st.sampled_from(NAMES), st.integers(2, 9), st.integers(1, 10), st.integers(4, 2**22))
 def test_more_cores_and_fewer_bytes_are_hardly_ever_slower(
     name: str, num_ranks: int, num_cores: int, num_bytes: int
@@ -73,7 +72,6 @@ def test_more_cores_and_fewer_bytes_are_hardly_ever_slower(
     assert duration_s <= here.duration_s(schedule, twice) * 1.1
 
 
-@settings(deadline=None)
 @given(st.sampled_from(NAMES), st.integers(2, 9), st.integers(1, 10), st.integers(4, 2**22))
 def test_no_schedule_beats_its_work_over_the_cores(name: str, num_ranks: int, num_cores: int, num_bytes: int) -> None:
     schedule, workload = schedule_of(name, num_ranks), Workload("all_reduce", num_bytes // 4 * 4)

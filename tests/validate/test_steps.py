@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.collective import collective as find_collective
@@ -85,7 +85,6 @@ def test_schedules_written_by_hand_too(build) -> None:
 
 
 @given(st.data())
-@settings(deadline=None)
 def test_random_rows_too(data: st.DataObject) -> None:
     num_ranks, num_chunks = data.draw(st.integers(2, 4)), data.draw(st.integers(1, 3))
     row = st.tuples(
