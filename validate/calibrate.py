@@ -20,10 +20,11 @@ from sim.predict import BY_MESSAGES
 from sim.profile import Profile, fitted
 from topo.errors import MeasurementError
 from topo.words import counted
-from validate.as_run import as_run_by, fixed_by
+from validate.as_run import as_run_by, fixed_by, version_of
 from validate.calibrate_doubts import doubts
 from validate.compare import BY_NCCL
 from validate.measurement_set import MeasurementSet
+from validate.published.old_nccl import chunk_bytes
 from validate.request import BUILTIN
 
 if TYPE_CHECKING:
@@ -257,7 +258,8 @@ def _operation(plan: NcclPlan, row: Measurement) -> Operation:
         reduction=work.reduction,
         algorithms=None if named is None else (named,),
     )
-    return operation_of(plan, work.collective, work.num_bytes, choice)
+    operation = operation_of(plan, work.collective, work.num_bytes, choice)
+    return replace(operation, chunk_bytes=chunk_bytes(plan, choice, version_of(row)))
 
 
 def _spread(jobs: Jobs, measured: Floats, prior: Floats) -> tuple[Floats, list[str]]:

@@ -31,7 +31,11 @@ from sim.clock.terms import GENERATIONS, KIB, MIB
 
 LL_LINES_BYTES = 4 * KIB
 """What the threads of a channel move at once."""
-TREE_CHUNK_BYTES = 512 * KIB
+STEP_BYTES = 512 * KIB
+NUM_SLOTS = 8
+"""Chunks that a connection holds (NCCL_STEPS)."""
+TREE_WAITS = (1.0, 0.5, 0.75, 1.0)
+"""Steps of Simple that a chunk of a tree costs beside its bytes, on one node, two, three and more."""
 NVLS_LARGE_BYTES = 8192 * MIB
 NVLS_BUS_SHARE = ((1, 4, 5, 6, 7, 8), (0.50, 0.79, 0.859, 0.905, 0.954, 1.0))
 """NVLS on fewer GPUs of a Hopper machine, as share of its bus rate on 8: its algbw hardly hangs on their number."""
@@ -81,11 +85,16 @@ def _ring(protocol: str) -> Callable[[Values], Floats]:
 
 
 def _chain(protocol: str) -> Callable[[Values], Floats]:
-    """Broadcast or reduce: iterations follow each other through the chain, so that one hop at most is seen."""
+    """Broadcast or reduce: iterations follow each other through the chain, so that one hop at most is seen.
+
+    Between nodes not even that, since nobody waits for it: what the host spends on LL's bytes is left.
+    """
 
     def time(v: Values) -> Floats:
-        hop = np.where(v.jobs.several, 0.0, v[f"{protocol}_hop"])
-        found: Floats = v["launch"] + hop + v.jobs.num_bytes / ring_rate(v, protocol)
+        jobs = v.jobs
+        host = net_ll_s(v, jobs.num_bytes / jobs.num_channels) - v["net_ll"] if protocol == "ll" else 0.0
+        hop = np.where(jobs.several, host, v[f"{protocol}_hop"])
+        found: Floats = v["launch"] + hop + jobs.num_bytes / ring_rate(v, protocol)
         return found
 
     return time
@@ -106,33 +115,62 @@ def _tree_ll(v: Values) -> Floats:
     return v["launch"] + inside + between + jobs.num_bytes / ring_rate(v, "ll")
 
 
+def _by_nodes(jobs: Jobs, *values: Floats | float) -> Floats:
+    """The value for one node, two, three, or more."""
+    found: Floats = np.where(
+        jobs.num_nodes == 1,
+        values[0],
+        np.where(jobs.num_nodes == 2, values[1], np.where(jobs.num_nodes == 3, values[2], values[3])),
+    )
+    return found
+
+
+def _chunk_bytes(jobs: Jobs) -> Floats:
+    """A tree's chunk: a step of the buffer where the plan states none."""
+    found: Floats = np.where(jobs.chunk_bytes > 0, jobs.chunk_bytes, STEP_BYTES)
+    return found
+
+
+def _tree_work(v: Values) -> Floats:
+    """Algbw that the SMs of all channels reach in a tree, by how many neighbours a rank serves."""
+    return v.jobs.num_channels * _by_nodes(v.jobs, *(v[f"tree_rate.{nodes}"] for nodes in (1, 2, 3, 4)))
+
+
+def _tree_net_rate(v: Values) -> Floats:
+    """Algbw of the NICs in a tree: from three nodes on some send what they have more than once."""
+    return net_rate(v) * _by_nodes(v.jobs, 1.0, 1.0, 0.75, 0.5)
+
+
 def _tree_ll128(v: Values) -> Floats:
     jobs = v.jobs
-    over_net = softmin(net_rate(v) * 0.9, jobs.num_channels * v["ll128_rate"])
+    over_net = softmin(_tree_net_rate(v) * 0.9, _tree_work(v), 4)
     rate = np.where(jobs.several, over_net, link_rate(v) * v["tree_ll128_share"])
     inside, between = 2 * (jobs.ranks_per_node - 1), 2 * _levels(jobs)
     hops = inside * v["tree_ll128_hop"] * v["ll128_hop"] + between * v["net_ll128"]
-    chunk = np.minimum(jobs.chunk_bytes, jobs.num_bytes / jobs.num_channels)
+    chunk = np.minimum(_chunk_bytes(jobs), jobs.num_bytes / jobs.num_channels)
     fill = (v["tree_ll128_fill"] * inside + v["tree_ll128_away"] * between) * chunk / (rate / jobs.num_channels)
-    return v["launch"] + hops + fill + jobs.num_bytes / rate
+    return v["launch"] + hops + fill + overlapped(_credits_s(v), jobs.num_bytes / rate, 4.0)
+
+
+def _credits_s(v: Values) -> Floats:
+    """How long a channel of an LL128 tree waits for slots of its buffer: all are free at first, then a way and back."""
+    jobs = v.jobs
+    buffers = jobs.num_bytes / jobs.num_channels / (NUM_SLOTS * _chunk_bytes(jobs))
+    found: Floats = np.where(jobs.several, np.maximum(buffers - 1, 0) * 2 * v["net_ll128"], 0.0)
+    return found
 
 
 def _tree_simple(v: Values) -> Floats:
+    """Chunks move on when they have arrived; each costs a rank its bytes and some of a step for its neighbours."""
     jobs = v.jobs
-    nodes = jobs.num_nodes
-    link = link_rate(v)
-    work = jobs.num_channels * np.where(
-        nodes == 1,
-        v["tree_rate.1"],
-        np.where(nodes == 2, v["tree_rate.2"], np.where(nodes == 3, v["tree_rate.3"], v["tree_rate.4"])),
-    )
-    net = softmin(net_rate(v) * np.where(nodes == 2, 1.0, np.where(nodes == 3, 0.75, 0.5)), link)
-    rate = softmin(work, np.where(jobs.several, net, link / 2))
-    hops = 2 * (jobs.ranks_per_node - 1)
-    chunk = np.minimum(TREE_CHUNK_BYTES, jobs.num_bytes / jobs.num_channels)
-    fill = np.hypot(hops * v["simple_hop"] / 2, hops * chunk / (link / jobs.all_channels))
-    slower = np.where(jobs.several, ramp(v), 1.0)
-    return v["launch"] + fill + 2 * _levels(jobs) * v["net_tree"] + jobs.num_bytes / rate * slower
+    chunk = np.minimum(_chunk_bytes(jobs), jobs.num_bytes / jobs.num_channels)
+    carried = np.where(jobs.several, softmin(_tree_net_rate(v), link_rate(v)), link_rate(v) / 2)
+    moving = chunk * jobs.num_channels / softmin(_tree_work(v), carried)
+    inside = 2 * (jobs.ranks_per_node - 1) * (v["simple_hop"] + chunk / v["simple_rate"])
+    nic = np.maximum(jobs.nic_bytes_per_s, 1.0) * v["net_share"]
+    between = np.where(jobs.several, 2 * _levels(jobs) * (v["net_tree"] + v["simple_hop"] + chunk / nic), 0.0)
+    each = v["simple_hop"] * _by_nodes(jobs, *TREE_WAITS) + moving
+    return v["launch"] + inside + between + jobs.num_bytes / jobs.num_channels / chunk * each
 
 
 def _nvls_rate(v: Values) -> Floats:

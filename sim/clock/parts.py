@@ -19,9 +19,7 @@ FLOOR_EXPONENT = 8
 """The floor is a maximum with a soft edge."""
 EDGE = 16
 """The same where one of two rates limits: a sharp edge would be a place where fits get stuck."""
-EDR_BYTES_PER_S = 12.5e9
-"""The InfiniBand for which `net_kib` is stated; faster cards take less in proportion."""
-INFINIBAND, SLINGSHOT = FABRICS.index("infiniband"), FABRICS.index("slingshot")
+SLINGSHOT = FABRICS.index("slingshot")
 
 _PLACES = {
     stem: np.array([INDEX[f"{stem}.{kind}"] for kind in kinds])
@@ -58,7 +56,7 @@ def softly_above(floor: Floats, times: Floats) -> Floats:
     return found
 
 
-def overlapped(hop: Floats, serial: Floats, exponent: Floats) -> Floats:
+def overlapped(hop: Floats, serial: Floats, exponent: Floats | float) -> Floats:
     """Both together, of which the shorter one is seen the less the larger the exponent is."""
     found: Floats = (hop**exponent + serial**exponent) ** (1 / exponent)
     return found
@@ -114,10 +112,13 @@ def ring_rate(v: Values, protocol: str) -> Floats:
 
 
 def net_ll_s(v: Values, num_bytes: Floats) -> Floats:
-    """One hop of LL over the network that carries so many bytes in a channel."""
+    """One hop of LL over the network that carries so many bytes in a channel.
+
+    LL's lines lie in the host's memory, where a core reads every flag before they are sent (sendProxyProgress,
+    src/transport/net.cc), so that bytes cost the host's time whatever the NIC's rate is.
+    """
     kib = np.minimum(num_bytes, LL_CHUNK_BYTES) / KIB
     handshake = (v.jobs.fabric == SLINGSHOT) & (num_bytes >= EAGER_BYTES)
-    slower = np.where(v.jobs.fabric == INFINIBAND, EDR_BYTES_PER_S / np.maximum(v.jobs.nic_bytes_per_s, 1.0), 1.0)
-    each = v["net_kib"] * slower * kib ** v["net_power"]
+    each = v["net_kib"] * kib ** v["net_power"]
     found: Floats = v["net_ll"] + each + np.where(handshake, v["rendezvous"], 0.0)
     return found

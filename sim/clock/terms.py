@@ -130,22 +130,24 @@ _NVLS = (
     *_one("nvls_large", "1", 1.14, 0.05, 0.02, "gain of NVLS from 8 GiB on Blackwell, of unknown cause"),
 )
 _TREE = (
-    *_one("tree_rate.1", "B/s", 9.8 * GB, 0.1, 0.05, "algbw of one channel of a Simple tree, one node"),
-    *_one("tree_rate.2", "B/s", 11.4 * GB, 0.05, 0.05, "the same over two nodes"),
-    *_one("tree_rate.3", "B/s", 8.1 * GB, 0.1, 0.05, "the same over three nodes"),
-    *_one("tree_rate.4", "B/s", 6.1 * GB, 0.05, 0.05, "the same over four and more"),
+    *_one("tree_rate.1", "B/s", 12.9 * GB, 0.1, 0.05, "algbw of one channel of a tree but for its steps, one node"),
+    *_one("tree_rate.2", "B/s", 13.0 * GB, 0.05, 0.05, "the same over two nodes"),
+    *_one("tree_rate.3", "B/s", 9.3 * GB, 0.1, 0.05, "the same over three nodes"),
+    *_one("tree_rate.4", "B/s", 7.3 * GB, 0.05, 0.05, "the same over four and more"),
     *_one("tree_ll128_share", "1", 0.32, 0.2, 0.1, "algbw of an LL128 tree on one node as share of its links"),
     *_one("tree_ll128_fill", "1", 0.5, 0.5, 0.2, "chunks' times that fill the pipeline of an LL128 tree, per hop"),
-    *_one("tree_ll128_away", "1", 2.0, 0.5, 0.2, "the same, per hop over the network"),
+    *_one("tree_ll128_away", "1", 1.0, 0.3, 0.2, "the same, per hop over the network"),
     *_one("tree_ll128_hop", "1", 1.15, 0.2, 0.1, "hop of an LL128 tree over that of a ring"),
 )
 _NET = (
     *_each("net_ll", FABRICS, "s", _s(6, 6.2, 25.6, 71, 35), 0.08, 0.2, "one hop of LL over the network"),
-    *_each("net_ll128", FABRICS, "s", _s(14, 33, 20, 110, 40), 0.4, 0.2, "the same of LL128"),
-    *_each("net_simple", FABRICS, "s", _s(17, 40, 25, 110, 47), 0.4, 0.2, "the same of Simple in a ring"),
-    *_each("net_tree", FABRICS, "s", _s(14, 35, 25, 110, 47), 0.5, 0.2, "the same of Simple in a tree"),
+    *_each("net_ll128", FABRICS, "s", _s(10, 33, 30, 75, 40), 0.3, 0.2, "the same of LL128"),
+    *_each("net_simple", FABRICS, "s", _s(10, 35, 30, 75, 40), 0.3, 0.2, "the same of Simple in a ring"),
     *_each(
-        "net_kib", FABRICS, "s", _s(0.6, 0.8, 0.8, 0.8, 0.8), 0.4, 0.2, "one KiB of LL on such a hop, not pipelined"
+        "net_tree", FABRICS, "s", _s(6, 6.2, 25.6, 71, 35), 0.3, 0.2, "the same of Simple in a tree, beside its step"
+    ),
+    *_each(
+        "net_kib", FABRICS, "s", _s(0.4, 0.8, 0.8, 0.8, 0.8), 0.4, 0.2, "one KiB of LL on such a hop, not pipelined"
     ),
     *_each("net_share", FABRICS, "1", (0.975, 0.9, 0.95, 0.84, 0.943), 0.03, 0.03, "share of the NICs' rate"),
     *_one("net_power", "1", 0.9, 0.15, 0.05, "how LL's bytes on a hop grow with their number"),

@@ -7,7 +7,7 @@ import pytest
 from sim.planners.nccl_2_30.front_door import plan_machine
 from topo.cluster import Cluster
 from topo.presets import preset
-from validate.published.old_nccl import as_chosen_by
+from validate.published.old_nccl import as_chosen_by, chunk_bytes
 
 OLD, NEW = (2, 8, 4), (2, 29, 7)
 KIB, MIB = 1 << 10, 1 << 20
@@ -49,3 +49,27 @@ def test_blackwell_knows_no_ll128_up_to_2_29_2() -> None:
     assert as_chosen_by(plan, (2, 29, 2)).choose("all_gather", 16 * MIB).protocol == "simple"
     hopper = plan_machine(preset("dgx-h100"), {})
     assert as_chosen_by(hopper, (2, 29, 2)) is hopper
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "version", "chunk"),
+    [
+        (2 * MIB, OLD, 32 * KIB),
+        (8 * MIB, OLD, 64 * KIB),
+        (32 * MIB, (2, 21), 128 * KIB),
+        (8 * MIB, (2, 22), 512 * KIB),
+        (8 * MIB, None, 512 * KIB),
+    ],
+)
+def test_trees_of_simple_cut_their_chunks_before_2_22(
+    num_bytes: int, version: tuple[int, ...] | None, chunk: int
+) -> None:
+    plan = plan_machine(Cluster(preset("abci-v100x4"), 32), {"NCCL_PROTO": "Simple"})
+    choice = plan.choose("all_reduce", num_bytes, algorithms=("tree",))
+    assert chunk_bytes(plan, choice, version) == chunk
+
+
+def test_other_ways_keep_their_chunks_in_old_versions() -> None:
+    plan = plan_machine(preset("abci-v100x4"), {})
+    choice = plan.choose("all_reduce", 32 * MIB, algorithms=("ring",))
+    assert chunk_bytes(plan, choice, OLD) == choice.chunk_bytes

@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sim.planners.nccl_2_30 import tuner_facts as facts
+from sim.planners.nccl_2_30.chunks import KIB
 from sim.planners.nccl_2_30.kinds import GIGA
 from sim.planners.nccl_2_30.options import PROTOCOLS
 from sim.planners.nccl_2_30.trees import floor_log2
 from sim.planners.nccl_2_30.tuner import Cost, num_inter_steps, num_steps
 
 if TYPE_CHECKING:
-    from sim.planners.nccl_2_30 import NcclPlan
+    from sim.planners.nccl_2_30 import Choice, NcclPlan
     from sim.planners.nccl_2_30.graphs import Graph
     from sim.planners.nccl_2_30.machine import Machine
 
@@ -29,6 +30,10 @@ SINCE = (2, 9)
 LL128_ON_BLACKWELL_SINCE = (2, 29, 3)
 """Runs of 2.27 to 2.29.2 show the step times of LL and Simple there at every size, those of 2.29.7 LL128's as well."""
 
+WHOLE_TREE_CHUNKS_SINCE = (2, 22)
+"""From this version on a tree of Simple moves whole steps of its buffer."""
+
+_SIMPLE_TREE = ("tree", "simple")
 _BLACKWELL = 100
 _US = 1e-6
 _BASE_S = {"tree": (4.4 * _US, 4.4 * _US, 0.0), "ring": (3.6 * _US, 10 * _US, 8.4 * _US)}
@@ -39,6 +44,22 @@ _RING_LL_SHARE, _RING_LL_SHARE_ONE_WAY = 1 / 4, 1 / 3
 """Of a ring's bandwidth: in general, and on one node where nothing is reduced twice."""
 _TREE_BYTES_PER_S = (110 * GIGA, 110 * GIGA, 80 * GIGA)
 """What a tree moves at most, on one node, two, and more."""
+
+
+def chunk_bytes(plan: NcclPlan, choice: Choice, version: tuple[int, ...] | None) -> int:
+    """The chunk of a choice in this version: before 2.22 trees of Simple cut theirs until many fill the pipeline.
+
+    Its depth counts a node's ranks and the levels over nodes (computeCollWorkFunc, src/enqueue.cc of 2.8 to 2.21).
+    """
+    chunk: int = choice.chunk_bytes
+    if version is None or version >= WHOLE_TREE_CHUNKS_SINCE or (choice.algorithm, choice.protocol) != _SIMPLE_TREE:
+        return chunk
+    machine = plan.communicator.machine
+    depth = floor_log2(machine.num_nodes) + (0 if machine.ranks_per_node == 1 else machine.ranks_per_node)
+    for chunks, least in ((8, 128 * KIB), (4, 64 * KIB), (1, 32 * KIB)):
+        while choice.num_bytes // (choice.split.num_channels * chunk) < chunks * depth and chunk > least:
+            chunk //= 2
+    return chunk
 
 
 def as_chosen_by(plan: NcclPlan, version: tuple[int, ...] | None) -> NcclPlan:
