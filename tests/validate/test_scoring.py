@@ -31,7 +31,7 @@ from validate.scoring.score import blind, score
 from validate.scoring.textbook import node_bytes_per_s, textbook_terms, vendor_bytes_per_s
 
 Numbers = npt.NDArray[np.float64]
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+unhurried = settings(suppress_health_check=[HealthCheck.too_slow])
 """A busy machine is no failure."""
 SIZES = tuple(8 << shift for shift in range(0, 28, 3))
 
