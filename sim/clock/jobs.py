@@ -182,8 +182,11 @@ def jobs_of(
 
 def shown_by(jobs: Jobs) -> set[str]:
     """The kernels of these jobs, with generation and regime, as a profile says what it saw."""
-    rows = zip(jobs.generation.tolist(), jobs.kernel.tolist(), jobs.num_bytes.tolist(), strict=True)
-    return {seen_kernel(GENERATIONS[generation], KERNELS[kernel], num_bytes) for generation, kernel, num_bytes in rows}
+    columns = (jobs.generation, jobs.kernel, jobs.num_bytes, jobs.several)
+    return {
+        seen_kernel(GENERATIONS[generation], KERNELS[kernel], num_bytes, several_nodes=several)
+        for generation, kernel, num_bytes, several in zip(*(column.tolist() for column in columns), strict=True)
+    }
 
 
 def _busbw_factor(collective: str, num_ranks: int) -> float:

@@ -59,7 +59,8 @@ class MachineClock:
         """
         kernel = kernel_of(operation.collective, operation.algorithm, operation.protocol)
         shown = self.profile.seen_kernels
-        return not shown or seen_kernel(self.facts.generation, kernel, operation.num_bytes) in shown
+        name = seen_kernel(self.facts.generation, kernel, operation.num_bytes, several_nodes=self.facts.num_nodes > 1)
+        return not shown or name in shown
 
     def time(self, plan: Plan, workload: Workload) -> Timed:
         """How long the plan takes for the workload."""
