@@ -82,17 +82,17 @@ def _looks_like_all_reduce(table: NcclTestsTable, num_ranks: int) -> bool:
 
 
 def _compared(case: Case, row: NcclTestsRow, text: Text) -> Finding:
-    """The largest size beside the simulated ring."""
+    """The largest size beside what is simulated of NCCL's choice."""
     from sim.predict import predict
     from sim.workload import Workload
 
     assert case.topology is not None, "only what has a topology is compared"
-    run = predict(case.topology, Workload(_COLLECTIVE, row.num_bytes), algorithm="ring")
+    run = predict(case.topology, Workload(_COLLECTIVE, row.num_bytes))
     expected, measured = run.busbw_bytes_per_s or 0.0, row.out_of_place.busbw_bytes_per_s
     share = measured / expected
     sentence = (
         f"measured busbw {measured / 1e9:.1f} GB/s at {row.num_bytes} bytes is {share:.0%} of the {expected / 1e9:.1f} "
-        "that one ring is simulated to reach"
+        f"that {run.algorithm} is simulated to reach"
     )
     limit = f", limited by {run.limiting.link}" if run.limiting else ""
     if share < LOW_SHARE:

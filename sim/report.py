@@ -8,6 +8,7 @@ from sim.algorithms import ALGORITHMS
 from sim.engines import KERNELS
 from sim.planners import AUTO
 from sim.predict import auto_candidates
+from sim.prediction import BUSY_FRACTION
 from sim.profile import IDEAL
 from topo.cli_common import Column, Table
 from topo.errors import UnitError
@@ -54,6 +55,10 @@ def refuse_chunks_without_effect(chunks: int | None, names: Sequence[str], colle
 
 def _may_pipeline(name: str, collective: str) -> bool:
     return name not in ALGORITHMS or ALGORITHMS[name].pipelines(collective)
+
+
+LARGE_BYTES = 16 * 2**20
+"""Beyond, a link or a kernel's rate decides, and no latency."""
 
 
 def notes_before(simulator: Simulator, names: Sequence[str], collective: str) -> list[str]:
@@ -113,11 +118,27 @@ def notes_on(simulator: Simulator, predictions: Sequence[Prediction]) -> list[st
             "broadcasts and reduces are timed as nccl-tests shows them, back to back: those of one root overlap, "
             "and small sizes tell how often it can send"
         )
+    notes += _of_idle_links(predictions)
     others = sorted({run.protocol for run in predictions} - {"simple"})
     unknown = [name for name in others if not simulator.profile.knows(name)]
     if unknown and simulator.profile != IDEAL:
         notes.append(f"profile {simulator.profile.name} knows nothing of {' and '.join(unknown)}: timed as simple")
     return notes
+
+
+def _of_idle_links(predictions: Sequence[Prediction]) -> list[str]:
+    """A sentence where the busiest link is idle for most of a large size: then it is not what limits."""
+    slow = [run for run in predictions if run.engine == KERNELS and run.workload.num_bytes > LARGE_BYTES]
+    idle = [run for run in slow if run.limiting and run.limiting.busy_fraction < BUSY_FRACTION]
+    if not idle:
+        return []
+    run = max(idle, key=lambda one: one.workload.num_bytes)
+    assert run.limiting is not None
+    what, idle_share = f"{run.algorithm} of {format_size(run.workload.num_bytes)}", 1 - run.limiting.busy_fraction
+    return [
+        f"{what}: {run.limiting.link} is the busiest link, but idle for {idle_share:.0%} of the time: what NCCL's "
+        "kernels move by themselves decides (copies through host memory, channels), and a faster link changes little"
+    ]
 
 
 def _from_to(sizes: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sim.clock.profile import regime_of
+from sim.clock.profile import REGIMES, regime_of
 from sim.planners import AUTO
 from topo.errors import TopoError
 from topo.units import format_size
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 EXPLAINED = math.log(1.25)
 """So far off, a prediction still explains a time: as much as a row may be off before it is LOW."""
+
+REFUTED = math.log(2)
+"""So much slower than it was, and a size that is fine refutes a cause by itself."""
 
 BETTER = 0.5
 """A cause must leave at most this share of what is off without it."""
@@ -129,7 +132,7 @@ def fits(
     low = _spread_out([row for row in run if row.verdict == "LOW"])
     if not low:
         return ()
-    fine = _spread_out([row for row in run if row.verdict != "LOW" and _size(row) > _size(low[0])])
+    fine = _spread_out([row for row in run if row.verdict != "LOW" and regime_of(_size(row)) != REGIMES[0]])
     found = _fits(low, fine, machine, profile, causes)
     return tuple(sorted(found, key=lambda fit: fit.off))
 
@@ -146,9 +149,15 @@ def _fits(
             times_s = times_under(cause.change, (*low, *fine), machine, profile)
         except TopoError:
             continue
-        too_slow = [time_s / row.measurement.median_s for row, time_s in zip(fine, times_s[len(low) :], strict=True)]
-        if not too_slow or math.log(statistics.median(too_slow)) <= EXPLAINED:
+        if not _refuted(fine, times_s[len(low) :], _size(low[0])):
             yield _fit(cause, low, times_s[: len(low)])
+
+
+def _refuted(fine: Sequence[Comparison], times_s: Sequence[float], first_low_bytes: int) -> bool:
+    """Whether sizes that are not LOW would be: most of those beyond the first LOW one, or any one by far."""
+    logs = [math.log(time_s / row.measurement.median_s) for row, time_s in zip(fine, times_s, strict=True)]
+    beyond = [log for row, log in zip(fine, logs, strict=True) if _size(row) > first_low_bytes]
+    return (bool(beyond) and statistics.median(beyond) > EXPLAINED) or max(logs, default=0.0) > REFUTED
 
 
 def times_under(

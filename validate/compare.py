@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sim.prediction import Prediction
+from sim.prediction import BUSY_FRACTION, Prediction
 from topo.errors import MeasurementError
 from topo.units import format_rate
 from topo.words import counted
@@ -28,9 +28,6 @@ RATE_DECIDES_BYTES = 16 * 2**20
 
 CHANGE_TOLERANCE = 0.05
 """How far two medians may be apart before that is called a change."""
-
-BUSY_FRACTION = 0.5
-"""A link that is in use for less of the predicted time is not what limits it."""
 
 BY_NCCL = ("nccl", "nccl-tests", "nccl-inspector")
 LAUNCH_SLACK_S = 25e-6
@@ -83,12 +80,23 @@ class Comparison:
         fastest_s, slowest_s = _range_of(self.prediction)
         if self.min_ratio is not None:
             return fastest_s / (1 + self.tolerance), predicted_s / self.min_ratio
-        slowest_s = slowest_s / (1 - self.tolerance) if self.tolerance < 1 else math.inf
+        slowest_s = self._slowest_without_launches_s
         if self.measurement.backend in BY_NCCL:
             slack_s = max(LAUNCH_SLACK_S, SLACK_PER_GPU_S * (self.measurement.gpus_per_process or 1))
             by_launches_s = self.launches_s * slowest_s / predicted_s
             slowest_s = max(slowest_s, predicted_s + slack_s, by_launches_s)
         return fastest_s / (1 + self.tolerance), slowest_s
+
+    @property
+    def is_allowed_for_launches(self) -> bool:
+        """Whether it is OK for what launching may have cost alone: slower than the range and the tolerance."""
+        slower = self.min_ratio is None and self.measurement.median_s > self._slowest_without_launches_s
+        return slower and self.verdict == "OK"
+
+    @property
+    def _slowest_without_launches_s(self) -> float:
+        slowest_s = _range_of(self.prediction)[1]
+        return slowest_s / (1 - self.tolerance) if self.tolerance < 1 else math.inf
 
     @property
     def launches_s(self) -> float:

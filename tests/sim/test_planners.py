@@ -163,12 +163,20 @@ def test_squares_of_ranks_are_refused_before_they_fill_the_memory() -> None:
         PLANNERS["topology"](load_topology("switch:4096,bandwidth=1GB/s"), Workload("all_gather", MIB), algorithm="pat")
 
 
-def test_without_nics_that_reduce_nvls_joins_no_nodes() -> None:
-    options = Options(environment=(("NCCL_COLLNET_ENABLE", "1"),))
-    prepared = PLANNERS["nccl-2.30"].on(load_topology("dgx-h100", nodes=4), options)
-    for name in ("nvls", "collnet-direct", "collnet-chain"):
-        with pytest.raises(TopoError, match=r"NICs that reduce"):
-            prepared.plan(Workload("all_reduce", MIB), name, runnable=False)
+@pytest.mark.parametrize(
+    ("name", "nodes", "enable", "why"),
+    [
+        ("dgx-h100-sharp", 4, "0", "off: NCCL_COLLNET_ENABLE=1 allows it"),
+        ("dgx-h100-sharp", 1, "1", "needs 2 nodes, 1 node here"),
+        ("dgx-h100", 4, "1", "no NIC here says that its network reduces"),
+    ],
+)
+def test_where_the_network_does_not_reduce_it_is_said_why(name: str, nodes: int, enable: str, why: str) -> None:
+    options = Options(environment=(("NCCL_COLLNET_ENABLE", enable),))
+    prepared = PLANNERS["nccl-2.30"].on(load_topology(name, nodes=nodes), options)
+    for algorithm in ("collnet-direct", "collnet-chain", *(("nvls",) if nodes > 1 else ())):
+        with pytest.raises(TopoError, match=why):
+            prepared.plan(Workload("all_reduce", MIB), algorithm, runnable=False)
 
 
 def test_nvls_over_a_tree_of_switches_that_reduce_is_stood_in_for() -> None:

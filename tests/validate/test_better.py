@@ -18,12 +18,14 @@ from validate.suspects import Machine
 SMALL = (32 << 10, 64 << 10, 128 << 10)
 
 
-def rows_on(name: str, factor: float, *settings: Setting) -> tuple[list[Comparison], Machine]:
+def rows_on(
+    name: str, factor: float, *settings: Setting, sizes: tuple[int, ...] = SMALL
+) -> tuple[list[Comparison], Machine]:
     """Rows that took `factor` times what is predicted."""
     machine = load_topology(name)
     bare = [
         Measurement(Workload("all_reduce", size), machine.num_ranks, "nccl", "builtin", "builtin", (1.0,))
-        for size in SMALL
+        for size in sizes
     ]
     found = hold_against(MeasurementSet("x", tuple(bare)), machine)
     return [
@@ -36,8 +38,8 @@ def rows_on(name: str, factor: float, *settings: Setting) -> tuple[list[Comparis
 
 
 def test_gpus_that_pass_host_memory_could_reach_each_other() -> None:
-    (sentence,) = better_ways(*rows_on("pcie-8xl40s-intel", 1.0))
-    assert sentence.startswith("NCCL's own choice costs at 64 KiB to 128 KiB: 128 KiB takes ")
+    (sentence,) = better_ways(*rows_on("pcie-8xl40s-intel", 1.0, sizes=(8 << 10, 256 << 10, 512 << 10)))
+    assert sentence.startswith("NCCL's own choice costs at 256 KiB to 512 KiB: 512 KiB takes ")
     assert "predicted with NCCL_P2P_LEVEL=SYS" in sentence
 
 

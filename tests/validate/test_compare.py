@@ -13,6 +13,7 @@ from sim.workload import Workload
 from topo.errors import MeasurementError
 from validate.compare import Comparison, changes, compare, differences
 from validate.measurement import Measurement, Setting
+from validate.sentences import launches
 
 WORKLOAD = Workload("all_reduce", 1_000_000)
 
@@ -100,6 +101,17 @@ def test_no_size_takes_less_than_one_process_needs_to_launch_on_all_its_gpus(
     row = Comparison(replace(predicted(1e-5), num_ranks=8, num_channels=4), found, num_nodes=num_nodes)
     assert row.launches_s == pytest.approx(launches_us * 1e-6, rel=0.03)
     assert row.expected_s[1] >= row.launches_s
+
+
+def test_what_only_launches_allow_for_is_told() -> None:
+    found = replace(measured(9e-5), num_ranks=8, backend="nccl-tests", gpus_per_process=8)
+    row = Comparison(replace(predicted(2e-5), num_ranks=8), found)
+    assert (row.verdict, row.is_allowed_for_launches) == ("OK", True)
+    (sentence,) = launches([row])
+    assert "OK by what launching kernels may cost" in sentence
+    assert launches([replace(row, measurement=replace(found, samples_s=(2e-5,)))]) == []
+    assert launches([replace(row, measurement=replace(found, samples_s=(9e-4,)))]) == []
+    assert launches([replace(row, min_ratio=0.1)]) == []
 
 
 def test_versions_and_variables_that_differ_are_told() -> None:

@@ -9,6 +9,8 @@ from sim.planners.nccl_2_30.graphs import Graph
 from sim.planners.nccl_2_30.kinds import PathKind
 from sim.planners.nccl_2_30.machine import Machine
 from sim.planners.nccl_2_30.options import NcclOptions
+from sim.planners.nccl_2_30.requests import COLLNET_MAX_LOCAL_RANKS
+from topo.words import counted
 
 NVLS_MAX_LOCAL_RANKS = 32
 SIMPLE_ONLY = ("nvls", "nvls-tree", "pat")
@@ -53,31 +55,39 @@ def why_barred(
     if unsafe:
         return unsafe
     if algorithm in _COLLNET:
-        return _why_no_collnet(machine, graph, protocol)
+        return _why_no_collnet(machine, graph, options, protocol)
     if algorithm in _NVLS:
-        return _why_no_nvls(machine, graph, collective, algorithm)
+        return _why_no_nvls(machine, graph, options, collective, algorithm)
     return ""
 
 
-def _why_no_collnet(machine: Machine, graph: Graph, protocol: str) -> str:
+def _why_no_collnet(machine: Machine, graph: Graph, options: NcclOptions, protocol: str) -> str:
     if not machine.collnet:
-        return (
-            "reducing in the network is off (NCCL_COLLNET_ENABLE=1, NICs that reduce (coll=1), 2 nodes or more, 8 "
-            "ranks on each at most)"
-        )
+        return _why_collnet_off(machine, options)
     if protocol != "simple":
         return "reducing in the network knows simple alone"
     return "" if graph.num_channels else "no channel of its graph was found"
 
 
-def _why_no_nvls(machine: Machine, graph: Graph, collective: str, algorithm: str) -> str:
+def _why_collnet_off(machine: Machine, options: NcclOptions) -> str:
+    if not options.collnet_enable:
+        return "reducing in the network is off: NCCL_COLLNET_ENABLE=1 allows it"
+    least = max(2, options.collnet_node_threshold)
+    if machine.num_nodes < least:
+        return f"reducing in the network needs {least} nodes, {counted(machine.num_nodes, 'node')} here"
+    if machine.max_ranks_per_node > COLLNET_MAX_LOCAL_RANKS:
+        return f"reducing in the network takes {COLLNET_MAX_LOCAL_RANKS} ranks on a node at most"
+    return "no NIC here says that its network reduces (coll=1)"
+
+
+def _why_no_nvls(machine: Machine, graph: Graph, options: NcclOptions, collective: str, algorithm: str) -> str:
     several = machine.num_nodes > 1
     if graph.num_channels < 2:
         return f"NVLS needs 2 heads, the search found {graph.num_channels}"
     if algorithm == "nvls-tree" and not several:
         return "nvls-tree joins several nodes, here is one"
     if algorithm == "nvls" and several and not machine.collnet:
-        return "nvls alone joins no nodes: it needs NICs that reduce (NCCL_COLLNET_ENABLE=1)"
+        return f"nvls alone joins no nodes: {_why_collnet_off(machine, options)}"
     if collective != "all_reduce" and machine.max_ranks_per_node > NVLS_MAX_LOCAL_RANKS:
         return f"nvls does {collective} for {NVLS_MAX_LOCAL_RANKS} ranks on a node at most"
     return ""
