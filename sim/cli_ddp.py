@@ -99,7 +99,7 @@ def model_options(command: Command) -> Command:
 @click.option("--without-nvlink", is_flag=True, help="Also without NVLink, with break-even points.")
 @planner_options
 @click.option("--server", metavar="LIST", help="Servers of parameter-server: host, or GPUs such as 0,1 (default 0).")
-@click.option("--engine", default="auto", show_default=True, help="event, steady, or auto.")
+@click.option("--engine", default="auto", show_default=True, help="event, steady, kernels or auto.")
 @profile_option
 @plot_option("step and exposed time over the bucket caps")
 @output_options("table", "json", "csv", "md")

@@ -24,7 +24,7 @@ CHANGES = "\n".join(("\b", "Changes, several in one with `;` between them:", *_V
 @planner_options
 @click.option("--channels", type=int, help="How many channels (default: as the planner says).")
 @click.option("--chunks", type=int, help="Pipeline chunks per tree or server (default: as the planner says).")
-@click.option("--engine", default="auto", show_default=True, help="event, steady or auto.")
+@click.option("--engine", default="auto", show_default=True, help="event, steady, kernels or auto.")
 @profile_option
 @click.option("--dtype", default="float32", show_default=True, help="Type of the elements.")
 @size_options("1M", "1G", 1024)

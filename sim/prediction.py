@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from sim.collective import collective
 from sim.workload import Workload
 
-BUSY_FRACTION = 0.5
-"""A link that is in use for less of the predicted time is not what limits it."""
-
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:

@@ -8,7 +8,6 @@ from sim.algorithms import ALGORITHMS
 from sim.engines import KERNELS
 from sim.planners import AUTO
 from sim.predict import auto_candidates
-from sim.prediction import BUSY_FRACTION
 from sim.profile import IDEAL
 from topo.cli_common import Column, Table
 from topo.errors import UnitError
@@ -57,8 +56,10 @@ def _may_pipeline(name: str, collective: str) -> bool:
     return name not in ALGORITHMS or ALGORITHMS[name].pipelines(collective)
 
 
-LARGE_BYTES = 16 * 2**20
-"""Beyond, a link or a kernel's rate decides, and no latency."""
+LARGE_BYTES = 64 * 2**20
+"""From here on a link or a kernel's rate decides, and no latency."""
+MOSTLY_IDLE = 1 / 3
+"""A link that is busy for less of the time does not limit by any reckoning."""
 
 
 def notes_before(simulator: Simulator, names: Sequence[str], collective: str) -> list[str]:
@@ -128,8 +129,8 @@ def notes_on(simulator: Simulator, predictions: Sequence[Prediction]) -> list[st
 
 def _of_idle_links(predictions: Sequence[Prediction]) -> list[str]:
     """A sentence where the busiest link is idle for most of a large size: then it is not what limits."""
-    slow = [run for run in predictions if run.engine == KERNELS and run.workload.num_bytes > LARGE_BYTES]
-    idle = [run for run in slow if run.limiting and run.limiting.busy_fraction < BUSY_FRACTION]
+    slow = [run for run in predictions if run.engine == KERNELS and run.workload.num_bytes >= LARGE_BYTES]
+    idle = [run for run in slow if run.limiting and run.limiting.busy_fraction < MOSTLY_IDLE]
     if not idle:
         return []
     run = max(idle, key=lambda one: one.workload.num_bytes)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sim.prediction import BUSY_FRACTION, Prediction
+from sim.prediction import Prediction
 from topo.errors import MeasurementError
 from topo.units import format_rate
 from topo.words import counted
@@ -28,6 +28,9 @@ RATE_DECIDES_BYTES = 16 * 2**20
 
 CHANGE_TOLERANCE = 0.05
 """How far two medians may be apart before that is called a change."""
+
+BUSY_FRACTION = 0.5
+"""A link that is in use for less of the predicted time is not what limits it."""
 
 BY_NCCL = ("nccl", "nccl-tests", "nccl-inspector")
 LAUNCH_SLACK_S = 25e-6

@@ -13,6 +13,7 @@ from topo.topology import RANK_KINDS, Device, Link, Topology
 from topo.words import counted, plural
 from topo.writers.hosts import NOT_TAKING_PART, alike_hosts, idle_ids
 
+WIDEST_SLOT = 16
 WIDTH = 80
 MAX_ALIKE = 12
 """More neighbours than this that differ in their number alone are drawn as one line."""
@@ -154,7 +155,8 @@ def _line(lead: str, device: Device, link: Link | None, name: str) -> str:
     whole = textwrap.wrap(left, WIDTH, subsequent_indent=" " * (len(lead) + 2))
     if link is None:
         return "\n".join(whole)
-    lanes = f" x{link.lanes}" if link.kind == "pcie" and link.lanes > 1 else ""
+    # More lanes than a slot has are those of several, joined in one place.
+    lanes = f" x{link.lanes}" if link.kind == "pcie" and 1 < link.lanes <= WIDEST_SLOT else ""
     down = " DOWN" if link.state == "inactive" else ""
     hidden = link.kind == "local" and link.bandwidth_bytes_per_s >= NEVER_LIMITS_BYTES_PER_S
     right = f"{link.kind}{lanes}{down} {'' if hidden else _rate(link):>10}"
