@@ -59,6 +59,19 @@ def auto_candidates(collective: str) -> tuple[str, ...]:
     return found
 
 
+_LATENCY_LEFT_OUT = (
+    "a latency is stated, which times of NCCL's kernels leave out, since they count every hop as fitted: --engine "
+    "event adds it"
+)
+
+
+def _states_latency(machine: Topology | Cluster) -> bool:
+    """Whether links or fabric have a latency of their own, which no capture says and only a user can."""
+    if isinstance(machine, Topology):
+        return any(link.latency_s for link in machine.links)
+    return machine.fabric.latency_s > 0 or _states_latency(machine.node)
+
+
 def predict(
     machine: Topology | Cluster,
     workload: Workload,
@@ -120,6 +133,16 @@ class Simulator:
         runs = (self.run(workload, name, spans=spans) for name in auto_candidates(workload.collective))
         return min(runs, key=lambda run: run.duration_s)
 
+    def plan_that_runs(self, workload: Workload, algorithm: str) -> Plan:
+        """What would run, also where that is a kernel of NCCL's that is timed without a schedule."""
+        try:
+            return self.plan(workload, algorithm)
+        except ScheduleError:
+            by_kernels = self._plan_of_kernels(workload, algorithm) if self._clock else None
+            if by_kernels is None:
+                raise
+            return by_kernels
+
     def plan(self, workload: Workload, algorithm: str) -> Plan:
         """What would run."""
         return self.planner_of(algorithm, workload.collective).plan(workload, algorithm)
@@ -162,6 +185,12 @@ class Simulator:
         """What generations and networks the clock's profile was fitted to, where this machine is of none of them."""
         clock = self._clock
         return ", ".join(clock.profile.seen) if clock and clock.is_strange else ""
+
+    @property
+    def plan_notes(self) -> tuple[str, ...]:
+        """What the user should know of how this machine is planned and timed, in sentences."""
+        notes = tuple(self.planner.notes)
+        return (*notes, _LATENCY_LEFT_OUT) if self._clock and _states_latency(self.machine) else notes
 
     @cached_property
     def _clock(self) -> MachineClock | None:

@@ -281,7 +281,7 @@ def _priced(case: Priced, workload: Workload, name: str) -> Outcome:
     with _blaming(case.variant):
         run = case.simulator.run(workload, name)
         chooses = case.simulator.planner_of(name, workload.collective).chooses
-        plan = case.simulator.plan(workload, name if chooses else run.algorithm)
+        plan = case.simulator.plan_that_runs(workload, name if chooses else run.algorithm)
     return Outcome(case.variant, name, run, plan, run, plan, extrapolated=is_extrapolated(case.simulator, run))
 
 

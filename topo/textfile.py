@@ -38,6 +38,9 @@ def read_file(path: Path) -> str:
 
 def read_stdin() -> str:
     """The text on standard input, checked like a file's."""
+    # A program that is started without one has None there.
+    if sys.stdin is None:
+        raise CaptureError("closed: nothing can be read", source="standard input")
     return decode(sys.stdin.buffer.read(MAX_BYTES + 1), "standard input")
 
 

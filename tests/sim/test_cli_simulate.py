@@ -248,3 +248,9 @@ def test_a_link_that_is_mostly_idle_is_said_not_to_limit() -> None:
     through_host, direct = (topo(name, "--size", "1K,1G", "--algorithm", "ring") for name in ("pcie-8gpu", "dgx-h100"))
     assert "ring of 1 GiB: numa0->numa1 is the busiest link, but idle for" in through_host.stderr
     assert "idle" not in direct.stderr
+
+
+@pytest.mark.parametrize("engine", ["auto", "event"])
+def test_a_latency_that_is_stated_counts_or_is_said_not_to(engine: str) -> None:
+    result = topo("dgx-h100", "--nodes", "2", "--fabric", "flat,latency=200us", "--size", "8", "--engine", engine)
+    assert ("a latency is stated, which times of NCCL's kernels leave out" in result.stderr) == (engine == "auto")

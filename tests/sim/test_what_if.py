@@ -195,6 +195,12 @@ def test_each_change_is_priced_by_each_algorithm_and_the_fastest_is_named() -> N
     assert f"beside the baseline's {own.asked} by schedule" in what_if_table(rows).csv()
 
 
+def test_what_kernels_time_without_a_schedule_is_a_row_too() -> None:
+    changes = ("env NCCL_COLLNET_ENABLE=1; nodes 2",)
+    rows = priced("dgx-h100-sharp", *changes, num_bytes=2**20, algorithm="all", profile="auto")
+    assert "collnet-chain" in {row.asked for row in rows if row.variant.label != BASELINE}
+
+
 def test_all_are_those_that_each_machine_can_run() -> None:
     rows = priced("dgx-h100", "p2p off", "nodes 2", num_bytes=2**20, algorithm="all", profile="auto")
     named = {label: {row.asked for row in rows if row.variant.label == label} for label in (BASELINE, "p2p off")}
