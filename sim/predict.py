@@ -59,19 +59,6 @@ def auto_candidates(collective: str) -> tuple[str, ...]:
     return found
 
 
-_LATENCY_LEFT_OUT = (
-    "a latency is stated, which times of NCCL's kernels leave out, since they count every hop as fitted: --engine "
-    "event adds it"
-)
-
-
-def _states_latency(machine: Topology | Cluster) -> bool:
-    """Whether links or fabric have a latency of their own, which no capture says and only a user can."""
-    if isinstance(machine, Topology):
-        return any(link.latency_s for link in machine.links)
-    return machine.fabric.latency_s > 0 or _states_latency(machine.node)
-
-
 def predict(
     machine: Topology | Cluster,
     workload: Workload,
@@ -190,7 +177,11 @@ class Simulator:
     def plan_notes(self) -> tuple[str, ...]:
         """What the user should know of how this machine is planned and timed, in sentences."""
         notes = tuple(self.planner.notes)
-        return (*notes, _LATENCY_LEFT_OUT) if self._clock and _states_latency(self.machine) else notes
+        if self._clock is None:
+            return notes
+        from sim.latencies import LEFT_OUT, states_latency
+
+        return (*notes, LEFT_OUT) if states_latency(self.machine) else notes
 
     @cached_property
     def _clock(self) -> MachineClock | None:
