@@ -125,10 +125,9 @@ class Simulator:
         try:
             return self.plan(workload, algorithm)
         except ScheduleError:
-            by_kernels = self._plan_of_kernels(workload, algorithm) if self._clock else None
-            if by_kernels is None:
-                raise
-            return by_kernels
+            if self._clock and (by_kernels := self._plan_of_kernels(workload, algorithm)):
+                return by_kernels
+            raise
 
     def plan(self, workload: Workload, algorithm: str) -> Plan:
         """What would run."""
