@@ -35,6 +35,10 @@ COLUMNS = (
     Column("limiting link", "limiting_link"),
 )
 OVERLAPPING = ("broadcast", "reduce")
+LARGE_BYTES = 64 * 2**20
+"""From here on a link or a kernel's rate decides, and no latency."""
+MOSTLY_IDLE = 1 / 3
+"""A link that is busy for less of the time does not limit by any reckoning."""
 INSTEAD_OF = Column("instead of", "instead_of")
 WIRE = "wire_gb_per_s"
 EXPECTED = Column("expected", "expected_busbw_gb_per_s")
@@ -54,12 +58,6 @@ def refuse_chunks_without_effect(chunks: int | None, names: Sequence[str], colle
 
 def _may_pipeline(name: str, collective: str) -> bool:
     return name not in ALGORITHMS or ALGORITHMS[name].pipelines(collective)
-
-
-LARGE_BYTES = 64 * 2**20
-"""From here on a link or a kernel's rate decides, and no latency."""
-MOSTLY_IDLE = 1 / 3
-"""A link that is busy for less of the time does not limit by any reckoning."""
 
 
 def notes_before(simulator: Simulator, names: Sequence[str], collective: str) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.clock.fit import Fitted, fit, spreads
-from sim.clock.jobs import Jobs, Operation, jobs_of, operation_of, shown_by
+from sim.clock.jobs import Jobs, Operation, jobs_of, shown_by
 from sim.clock.kernels import times_s
 from sim.clock.machine import MachineClock
 from sim.clock.profile import REGIMES, Band, FittedTerm, KernelProfile, regime_of
@@ -24,7 +24,7 @@ from validate.as_run import as_run_by, fixed_by, version_of
 from validate.calibrate_doubts import doubts
 from validate.compare import BY_NCCL
 from validate.measurement_set import MeasurementSet
-from validate.published.old_nccl import chunk_bytes
+from validate.published.old_nccl import operation_in
 from validate.request import BUILTIN
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def _jobs(machine: Topology | Cluster, kernels: KernelProfile, rows: Sequence[Me
 def _operation(plan: NcclPlan, row: Measurement) -> Operation:
     work = row.workload
     if work.collective in BY_MESSAGES:
-        return operation_of(plan, work.collective, work.num_bytes, None)
+        return operation_in(plan, work.collective, work.num_bytes, None, version_of(row))
     logged = row.choice.algorithm if row.choice else None
     named = logged if row.algorithm == BUILTIN else row.algorithm
     choice = plan.choose(
@@ -258,8 +258,7 @@ def _operation(plan: NcclPlan, row: Measurement) -> Operation:
         reduction=work.reduction,
         algorithms=None if named is None else (named,),
     )
-    operation = operation_of(plan, work.collective, work.num_bytes, choice)
-    return replace(operation, chunk_bytes=chunk_bytes(plan, choice, version_of(row)))
+    return operation_in(plan, work.collective, work.num_bytes, choice, version_of(row))
 
 
 def _spread(jobs: Jobs, measured: Floats, prior: Floats) -> tuple[Floats, list[str]]:

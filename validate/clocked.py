@@ -12,12 +12,11 @@ import numpy.typing as npt
 from sim.clock.correction import Correction
 from sim.clock.facts import facts_of
 from sim.clock.fit import Fitted, covariance, fit, starting_values, weights_by_group
-from sim.clock.jobs import OLD_LAUNCHES, Jobs, Operation, jobs_of, operation_of
+from sim.clock.jobs import OLD_LAUNCHES, Jobs, jobs_of
 from sim.clock.kernels import times_s
-from validate.published.old_nccl import chunk_bytes
+from validate.published.old_nccl import operation_in
 
 if TYPE_CHECKING:
-    from sim.planners.nccl_2_30 import Choice
     from validate.published.cases import Case
 
 Floats = npt.NDArray[np.float64]
@@ -38,17 +37,10 @@ def jobs_of_case(case: Case) -> Jobs:
     rows = zip(case.samples, case.choices, strict=True)
     return jobs_of(
         facts,
-        [_operation(case, sample.num_bytes, choice) for sample, choice in rows],
+        [operation_in(case.plan, case.collective, sample.num_bytes, choice, version) for sample, choice in rows],
         gpus_per_process=case.gpus_per_process,
         old=version is not None and version < OLD_LAUNCHES,
     )
-
-
-def _operation(case: Case, num_bytes: int, choice: Choice | None) -> Operation:
-    operation = operation_of(case.plan, case.collective, num_bytes, choice)
-    if choice is None:
-        return operation
-    return replace(operation, chunk_bytes=chunk_bytes(case.plan, choice, case.nccl_version))
 
 
 @dataclass(frozen=True)

@@ -123,19 +123,20 @@ def operation_of(nccl: NcclPlan, collective: str, num_bytes: int, choice: Choice
     return Operation(collective, num_bytes, choice.algorithm, choice.protocol, channels, choice.chunk_bytes)
 
 
-def kernel_of(collective: str, algorithm: str, protocol: str) -> str:
-    """The row of KERNELS that times this."""
+def kernel_of(operation: Operation, *, several_nodes: bool) -> str:
+    """The row of KERNELS that times this; NVLS over several nodes is reduced in the network, as CollNet is."""
+    collective, algorithm = operation.collective, operation.algorithm
     if collective == SENDRECV:
         return "send-recv"
     if collective == "all_to_all":
         return "all-to-all"
-    if algorithm.startswith("collnet"):
+    if algorithm.startswith("collnet") or (algorithm == "nvls" and several_nodes):
         return "collnet/simple"
     if algorithm == "pat":
         return "ring/simple"
     if collective in ("broadcast", "reduce"):
-        return f"chain/{protocol}"
-    return f"{algorithm}/{protocol}"
+        return f"chain/{operation.protocol}"
+    return f"{algorithm}/{operation.protocol}"
 
 
 def jobs_of(
@@ -155,7 +156,7 @@ def jobs_of(
     steps = each((2 if row.collective == "all_reduce" else 1) * (num_ranks - 1) for row in rows)
     net_steps = each((crossings if row.collective == "all_reduce" else crossings / 2) * num_nodes for row in rows)
     return Jobs(
-        kernel=np.array([KERNELS.index(kernel_of(row.collective, row.algorithm, row.protocol)) for row in rows], int),
+        kernel=np.array([KERNELS.index(kernel_of(row, several_nodes=num_nodes > 1)) for row in rows], int),
         generation=np.full(len(rows), GENERATIONS.index(facts.generation)),
         fabric=np.full(len(rows), FABRICS.index(facts.fabric) if facts.fabric in FABRICS else 0),
         num_bytes=each(row.num_bytes for row in rows),
@@ -182,11 +183,8 @@ def jobs_of(
 
 def shown_by(jobs: Jobs) -> set[str]:
     """The kernels of these jobs, with generation and regime, as a profile says what it saw."""
-    columns = (jobs.generation, jobs.kernel, jobs.num_bytes, jobs.several)
-    return {
-        seen_kernel(GENERATIONS[generation], KERNELS[kernel], num_bytes, several_nodes=several)
-        for generation, kernel, num_bytes, several in zip(*(column.tolist() for column in columns), strict=True)
-    }
+    rows = zip(jobs.generation.tolist(), jobs.kernel.tolist(), jobs.num_bytes.tolist(), strict=True)
+    return {seen_kernel(GENERATIONS[generation], KERNELS[kernel], num_bytes) for generation, kernel, num_bytes in rows}
 
 
 def _busbw_factor(collective: str, num_ranks: int) -> float:

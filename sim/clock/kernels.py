@@ -18,6 +18,7 @@ from sim.clock.parts import (
     LL_CHUNK_BYTES,
     Values,
     floor_s,
+    host_ll_s,
     link_rate,
     net_ll_s,
     net_rate,
@@ -28,12 +29,12 @@ from sim.clock.parts import (
     softmin,
 )
 from sim.clock.terms import GENERATIONS, KIB, MIB
+from sim.planners.nccl_2_30.chunks import NUM_STEPS
 
 LL_LINES_BYTES = 4 * KIB
 """What the threads of a channel move at once."""
 STEP_BYTES = 512 * KIB
-NUM_SLOTS = 8
-"""Chunks that a connection holds (NCCL_STEPS)."""
+"""A step of NCCL's default buffer for Simple: a tree's chunk where the plan states none."""
 TREE_WAITS = (1.0, 0.5, 0.75, 1.0)
 """Steps of Simple that a chunk of a tree costs beside its bytes, on one node, two, three and more."""
 NVLS_LARGE_BYTES = 8192 * MIB
@@ -92,7 +93,7 @@ def _chain(protocol: str) -> Callable[[Values], Floats]:
 
     def time(v: Values) -> Floats:
         jobs = v.jobs
-        host = net_ll_s(v, jobs.num_bytes / jobs.num_channels) - v["net_ll"] if protocol == "ll" else 0.0
+        host = host_ll_s(v, jobs.num_bytes / jobs.num_channels) if protocol == "ll" else 0.0
         hop = np.where(jobs.several, host, v[f"{protocol}_hop"])
         found: Floats = v["launch"] + hop + jobs.num_bytes / ring_rate(v, protocol)
         return found
@@ -155,7 +156,7 @@ def _tree_ll128(v: Values) -> Floats:
 def _credits_s(v: Values) -> Floats:
     """How long a channel of an LL128 tree waits for slots of its buffer: all are free at first, then a way and back."""
     jobs = v.jobs
-    buffers = jobs.num_bytes / jobs.num_channels / (NUM_SLOTS * _chunk_bytes(jobs))
+    buffers = jobs.num_bytes / jobs.num_channels / (NUM_STEPS * _chunk_bytes(jobs))
     found: Floats = np.where(jobs.several, np.maximum(buffers - 1, 0) * 2 * v["net_ll128"], 0.0)
     return found
 

@@ -57,10 +57,9 @@ class MachineClock:
 
         A profile that does not say which kernels it saw is taken to know all.
         """
-        kernel = kernel_of(operation.collective, operation.algorithm, operation.protocol)
+        kernel = kernel_of(operation, several_nodes=self.facts.num_nodes > 1)
         shown = self.profile.seen_kernels
-        name = seen_kernel(self.facts.generation, kernel, operation.num_bytes, several_nodes=self.facts.num_nodes > 1)
-        return not shown or name in shown
+        return not shown or seen_kernel(self.facts.generation, kernel, operation.num_bytes) in shown
 
     def time(self, plan: Plan, workload: Workload) -> Timed:
         """How long the plan takes for the workload."""

@@ -112,13 +112,18 @@ def ring_rate(v: Values, protocol: str) -> Floats:
 
 
 def net_ll_s(v: Values, num_bytes: Floats) -> Floats:
-    """One hop of LL over the network that carries so many bytes in a channel.
+    """One hop of LL over the network that carries so many bytes in a channel."""
+    found: Floats = v["net_ll"] + host_ll_s(v, num_bytes)
+    return found
+
+
+def host_ll_s(v: Values, num_bytes: Floats) -> Floats:
+    """What the host spends on these bytes of such a hop.
 
     LL's lines lie in the host's memory, where a core reads every flag before they are sent (sendProxyProgress,
     src/transport/net.cc), so that bytes cost the host's time whatever the NIC's rate is.
     """
     kib = np.minimum(num_bytes, LL_CHUNK_BYTES) / KIB
     handshake = (v.jobs.fabric == SLINGSHOT) & (num_bytes >= EAGER_BYTES)
-    each = v["net_kib"] * kib ** v["net_power"]
-    found: Floats = v["net_ll"] + each + np.where(handshake, v["rendezvous"], 0.0)
+    found: Floats = v["net_kib"] * kib ** v["net_power"] + np.where(handshake, v["rendezvous"], 0.0)
     return found

@@ -22,16 +22,13 @@ def regime_of(num_bytes: float) -> str:
     return REGIMES[sum(num_bytes > edge for edge in _EDGES_BYTES)]
 
 
-def seen_kernel(generation: str, kernel: str, num_bytes: float, *, several_nodes: bool) -> str:
+def seen_kernel(generation: str, kernel: str, num_bytes: float) -> str:
     """What a run of this kernel and size on this generation shows, in words.
 
-    NVLS over several nodes, where the network reduces, is not what it is on one.
-
-    >>> seen_kernel("hopper", "ring/ll", 8, several_nodes=True)
+    >>> seen_kernel("hopper", "ring/ll", 8)
     'hopper ring/ll latency'
     """
-    way = f"{kernel} over nodes" if several_nodes and kernel == "nvls/simple" else kernel
-    return f"{generation} {way} {regime_of(num_bytes)}"
+    return f"{generation} {kernel} {regime_of(num_bytes)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,13 @@ def test_many_parameter_vectors_at_once_are_each_alone(machine: Facts, seed: int
 
 
 def test_every_kernel_has_a_way_that_leads_to_it() -> None:
-    assert {kernel_of(*way) for way in WAYS} == set(KERNELS)
+    assert {kernel_of(job(way, 8), several_nodes=False) for way in WAYS} == set(KERNELS)
+
+
+def test_nvls_over_nodes_is_reduced_in_the_network() -> None:
+    nvls, collnet = (job(("all_reduce", name, "simple"), 1 << 20) for name in ("nvls", "collnet-direct"))
+    assert kernel_of(nvls, several_nodes=True) == kernel_of(collnet, several_nodes=True)
+    assert kernel_of(nvls, several_nodes=False) == "nvls/simple"
 
 
 def test_processes_that_drive_several_gpus_have_a_floor() -> None:

@@ -230,3 +230,9 @@ def test_any_argument_is_a_machine_or_refused_in_words(argument: str) -> None:
 @pytest.mark.parametrize("form", WRITERS)
 def test_every_form_writes_every_preset(form: str) -> None:
     assert write(preset("dgx1-v100"), form).endswith("\n")
+
+
+def test_a_program_without_standard_input_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(CaptureError, match="standard input: closed"):
+        load_topology("-")

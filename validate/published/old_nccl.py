@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sim.clock.jobs import Operation, operation_of
 from sim.planners.nccl_2_30 import tuner_facts as facts
 from sim.planners.nccl_2_30.chunks import KIB
 from sim.planners.nccl_2_30.kinds import GIGA
@@ -44,6 +45,14 @@ _RING_LL_SHARE, _RING_LL_SHARE_ONE_WAY = 1 / 4, 1 / 3
 """Of a ring's bandwidth: in general, and on one node where nothing is reduced twice."""
 _TREE_BYTES_PER_S = (110 * GIGA, 110 * GIGA, 80 * GIGA)
 """What a tree moves at most, on one node, two, and more."""
+
+
+def operation_in(
+    plan: NcclPlan, collective: str, num_bytes: int, choice: Choice | None, version: tuple[int, ...] | None
+) -> Operation:
+    """What this version of NCCL runs by that choice, None where it only sends and receives; None: it is unknown."""
+    operation = operation_of(plan, collective, num_bytes, choice)
+    return operation if choice is None else replace(operation, chunk_bytes=chunk_bytes(plan, choice, version))
 
 
 def chunk_bytes(plan: NcclPlan, choice: Choice, version: tuple[int, ...] | None) -> int:
