@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
+from multiprocessing import active_children, parent_process
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any
 
 from topo.errors import EnvironmentMissing
@@ -39,39 +43,50 @@ def local_workers(count: int) -> Workers:
 
 
 def _processes(count: int) -> Iterator[Executor]:
-    from multiprocessing import active_children, get_context
-
     before = set(active_children())
-    executor = ProcessPoolExecutor(count, get_context("spawn"), initializer=_follow_parent)
+    executor = ProcessPoolExecutor(count, _Context(), initializer=_follow_parent)
     # Python 3.11 before 3.11.5 would wait for ever, at the end, for a full queue that no worker reads any more
     # (CPython's issue 94777). What is in it then is nobody's loss.
-    calls: Any = getattr(executor, "_call_queue", None)
-    if calls is not None:
-        calls.cancel_join_thread()
+    internals: Any = executor
+    internals._call_queue.cancel_join_thread()
+    results = internals._result_queue
     try:
         yield executor
     finally:
         # Whoever is left works on points that nobody waits for any more.
-        executor.shutdown(wait=False, cancel_futures=True)
         left = set(active_children()) - before
         for child in left:
             child.terminate()
         for child in left:
             child.join()
+        # Nobody writes results any more: one that was cut short is at its end, and is not waited for.
+        results._writer.close()
+        # The executor's thread is waited for: up to Python 3.12, a program that ends while that thread does wakes it
+        # through a pipe that it may be closing (CPython's issue 109047).
+        executor.shutdown(cancel_futures=True)
+
+
+class _Worker(SpawnProcess):
+    """A process to which Ctrl-C does nothing, from before its first instruction: what happens then is the parent's."""
+
+    def start(self) -> None:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Context(SpawnContext):
+    Process = _Worker
 
 
 def _follow_parent() -> None:
-    """In a worker: leave Ctrl-C to the parent, and end where it ends, however that happens."""
-    import signal
-    import threading
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """In a worker: end where the parent ends, however that happens."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    from multiprocessing import parent_process
-
     parent = parent_process()
     if parent is not None:
         parent.join()

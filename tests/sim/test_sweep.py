@@ -185,6 +185,13 @@ def test_a_program_ends_whatever_is_queued_for_its_workers(num_bytes: int, num_d
     assert done.stdout.split() == [str(num_bytes)] * num_done
 
 
+def test_a_process_leaves_ctrl_c_to_its_parent_from_its_first_instruction() -> None:
+    """A traceback of its own, from the middle of its imports, would stand over what the parent says."""
+    for executor in local_workers(1).open():
+        assert signal.SIGINT in executor.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
 def test_a_process_that_is_killed_loses_nothing(
     expected: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
