@@ -22,7 +22,7 @@ from sim.naming import ALL, named_algorithms
 from sim.planners import AUTO, NCCL, PLANNERS, TOPOLOGY, Prepared, prepare
 from sim.planners import planner as find_planner
 from sim.planners.options import P2P_DISABLE, Options
-from sim.profile import as_nccl_counts, load_profile
+from sim.profile import IDEAL, as_nccl_counts, load_profile
 from sim.workload import Workload
 from topo.errors import ScheduleError, TopoError, TopologyError
 from topo.topology import Topology
@@ -172,16 +172,6 @@ class Simulator:
         clock = self._clock
         return ", ".join(clock.profile.seen) if clock and clock.is_strange else ""
 
-    @property
-    def plan_notes(self) -> tuple[str, ...]:
-        """What the user should know of how this machine is planned and timed, in sentences."""
-        notes = tuple(self.planner.notes)
-        if self._clock is None:
-            return notes
-        from sim.latencies import LEFT_OUT, states_latency
-
-        return (*notes, LEFT_OUT) if states_latency(self.machine) else notes
-
     @cached_property
     def _clock(self) -> MachineClock | None:
         """The clock of NCCL's kernels, None where this simulator is to run schedules."""
@@ -270,6 +260,24 @@ class Simulator:
         """Links at the rates that NCCL counts with: what its kernels are held against."""
         return counted_network(self.machine, self.options, self.planner.nccl)
 
+    @cached_property
+    def _stated_latencies(self) -> Network | None:
+        """Links and routes with the latencies that were stated, and no others; None where none was."""
+        from sim.latencies import states_latency
+
+        if not states_latency(self.machine):
+            return None
+        return network_of(self.machine, IDEAL, reach=_reach(self.machine, self.options, self.planner.nccl))
+
+    def _stated_wait_s(self, clock: MachineClock, plan: Plan) -> float:
+        """What stated latencies add to a plan of NCCL's."""
+        network = self._stated_latencies
+        if network is None:
+            return 0.0
+        from sim.latencies import stated_wait_s
+
+        return stated_wait_s(plan, network, round(clock.facts.ranks_per_node))
+
     def _shares(self, clock: MachineClock, plan: Plan, network: Network) -> npt.NDArray[np.float64]:
         """What each link carries of every byte under a plan; the last few answers are kept."""
         key = plan.algorithm, plan.collective, plan.rings, plan.trees
@@ -285,14 +293,15 @@ class Simulator:
         carried = self._shares(clock, plan, network) * workload.num_bytes
         busy_s = carried / network.bandwidth_bytes_per_s
         timed = clock.time(plan, workload)
-        duration_s = max(timed.duration_s, float(busy_s.max(initial=0.0)))
-        run = Run(duration_s, carried, busy_s, {})
+        bare_s = max(timed.duration_s, float(busy_s.max(initial=0.0)))
+        wait_s = self._stated_wait_s(clock, plan)
+        run = Run(bare_s + wait_s, carried, busy_s, {})
         bare = prediction_of(plan, workload, network, run, engine=KERNELS, profile=self.profile.name)
         low, high = timed.band or (None, None)
         return replace(
             bare,
-            low_s=None if low is None else duration_s * low,
-            high_s=None if high is None else duration_s * high,
+            low_s=None if low is None else bare_s * low + wait_s,
+            high_s=None if high is None else bare_s * high + wait_s,
             extrapolated=timed.extrapolated,
         )
 

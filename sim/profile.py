@@ -208,9 +208,10 @@ def fitted(machine: Topology | Cluster) -> Profile:
     generation, fabric = generation_of(machine), fabric_of(machine)
 
     def hops(protocol: str, net: str) -> tuple[Hop, ...]:
-        over_pcie = kernels.value(f"{protocol}_hop.pcie")
-        between = kernels.value(f"{protocol}_hop.{generation}") + kernels.value(f"{net}.{fabric}")
-        return _hops(kernels.value(f"{protocol}_hop.{generation}"), over_pcie, between)
+        inside = kernels.value(f"{protocol}_hop.{generation}")
+        # What a GPU does for a step costs it the same over any link, and waiting for PCIe may cost more.
+        over_pcie = max(inside, kernels.value(f"{protocol}_hop.pcie"))
+        return _hops(inside, over_pcie, inside + kernels.value(f"{net}.{fabric}"))
 
     latency_s = {hop.kind: hop.hop_latency_s for hop in hops("simple", "net_simple")}
     share = dict.fromkeys(_LIKE_PCIE, kernels.value("p2p_share.pcie"))

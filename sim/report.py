@@ -63,7 +63,7 @@ def _may_pipeline(name: str, collective: str) -> bool:
 def notes_before(simulator: Simulator, names: Sequence[str], collective: str) -> list[str]:
     """What the user should know of the plans by algorithms of these names, in sentences."""
     planner = simulator.planner_of(names[0], collective)
-    notes = list(simulator.plan_notes if planner is simulator.planner else planner.notes)
+    notes = list(planner.notes)
     machine = simulator.machine if isinstance(simulator.machine, Topology) else simulator.machine.node
     if simulator.machine.num_ranks == 1:
         notes.append("one rank needs no exchange: whatever the algorithm, this is a copy on the GPU itself")

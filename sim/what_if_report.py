@@ -178,10 +178,10 @@ def _row(row: Outcome) -> dict[str, Any]:
 
 def plan_notes(cases: Sequence[Priced]) -> list[str]:
     """What planning says of a changed machine alone: a host that NCCL splits, a setting that is not followed."""
-    known = set(cases[0].simulator.plan_notes)
+    known = set(cases[0].simulator.planner.notes)
     found = []
     for priced in cases[1:]:
-        new = [sentence for sentence in priced.simulator.plan_notes if sentence not in known]
+        new = [sentence for sentence in priced.simulator.planner.notes if sentence not in known]
         known.update(new)
         found += [f"with {priced.variant.label!r}: {sentence}" for sentence in new]
     return found

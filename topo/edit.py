@@ -86,7 +86,7 @@ def _edit_node(node: Topology, change: MachineChange) -> Topology:
         case Lanes(part, lanes):
             edited = _with_lanes(node, part, lanes)
         case Scale(part, quantity, factor):
-            edited = _scaled(node, find_part(node, part), quantity, factor)
+            edited = _scaled(node, part, quantity, factor)
         case Put(part, quantity, value):
             edited = _put(node, part, quantity, value)
         case AddNic(place, rate, count):
@@ -136,12 +136,22 @@ def _with_lanes(node: Topology, part: str, lanes: int) -> Topology:
     )
 
 
-def _scaled(node: Topology, part: Part, quantity: str, factor: float) -> Topology:
+def _scaled(node: Topology, part: str, quantity: str, factor: float) -> Topology:
+    found = find_part(node, part)
     if quantity == "latency":
-        return _with_links(node, part.links, lambda link: replace(link, latency_s=link.latency_s * factor))
-    node = _with_ports(node, part, lambda rate: rate * factor)
+        if not any(node.links[number].latency_s for number in found.links):
+            raise _no_latency(part if found.links else FABRIC_PART)
+        return _with_links(node, found.links, lambda link: replace(link, latency_s=link.latency_s * factor))
+    node = _with_ports(node, found, lambda rate: rate * factor)
     return _with_links(
-        node, part.links, lambda link: replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)
+        node, found.links, lambda link: replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s * factor)
+    )
+
+
+def _no_latency(part: str) -> TopologyError:
+    return TopologyError(
+        f"{part} states no latency that could be multiplied, since what its hops cost is the profile's: "
+        f"set {part} latency=2us adds as much to each of them"
     )
 
 
@@ -222,6 +232,8 @@ def _with_ports(node: Topology, part: Part, rate: Callable[[float], float]) -> T
 def _with_fabric_numbers(cluster: Cluster, change: Scale | Put) -> Fabric:
     fabric = cluster.fabric
     if change.quantity == "latency":
+        if isinstance(change, Scale) and not fabric.latency_s:
+            raise _no_latency(FABRIC_PART)
         latency_s = change.value if isinstance(change, Put) else fabric.latency_s * change.factor
         return replace(fabric, latency_s=latency_s)
     if change.quantity != "bandwidth":

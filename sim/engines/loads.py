@@ -57,15 +57,15 @@ def _hops(plan: Plan, ranks_per_node: int) -> tuple[Pairs, Pairs, Floats]:
     if plan.algorithm in ("nvls", "nvls-tree"):
         return _columns(_reduced_in_switches(plan.num_ranks, ranks_per_node, in_network=plan.algorithm == "nvls"))
     if plan.algorithm.startswith("collnet"):
-        inside = _neighbours(plan.num_ranks, ranks_per_node, 2 * (ranks_per_node - 1) / ranks_per_node)
-        return _columns([*inside, *_next_nodes(plan.num_ranks, ranks_per_node, 1 / ranks_per_node)])
+        inside = neighbours(plan.num_ranks, ranks_per_node, 2 * (ranks_per_node - 1) / ranks_per_node)
+        return _columns([*inside, *next_nodes(plan.num_ranks, ranks_per_node, 1 / ranks_per_node)])
     if plan.collective == "sendrecv":
         return _columns([(rank, (rank + 1) % plan.num_ranks, 1.0) for rank in range(plan.num_ranks)])
     if plan.algorithm == "direct":
         part = 1 / plan.num_ranks
-        inside = _neighbours(plan.num_ranks, ranks_per_node, part * (ranks_per_node - 1))
+        inside = neighbours(plan.num_ranks, ranks_per_node, part * (ranks_per_node - 1))
         away = part * (plan.num_ranks - ranks_per_node)
-        return _columns([*inside, *_next_nodes(plan.num_ranks, ranks_per_node, away)])
+        return _columns([*inside, *next_nodes(plan.num_ranks, ranks_per_node, away)])
     return _columns([])
 
 
@@ -77,16 +77,16 @@ def _reduced_in_switches(num_ranks: int, per_node: int, *, in_network: bool) -> 
     """
     num_nodes = num_ranks // per_node
     part = (1 if in_network and num_nodes > 1 else 2 * (num_nodes - 1) / num_nodes) / per_node
-    return [*_neighbours(num_ranks, per_node, 1.0), *_next_nodes(num_ranks, per_node, part)]
+    return [*neighbours(num_ranks, per_node, 1.0), *next_nodes(num_ranks, per_node, part)]
 
 
-def _neighbours(num_ranks: int, per_node: int, share: float) -> list[tuple[int, int, float]]:
+def neighbours(num_ranks: int, per_node: int, share: float) -> list[tuple[int, int, float]]:
     """Each rank sends to the next one of its node: what it sends to all of them over one hub."""
     hops = [(rank, rank - rank % per_node + (rank + 1) % per_node, share) for rank in range(num_ranks)]
     return [hop for hop in hops if hop[0] != hop[1]]
 
 
-def _next_nodes(num_ranks: int, per_node: int, share: float) -> list[tuple[int, int, float]]:
+def next_nodes(num_ranks: int, per_node: int, share: float) -> list[tuple[int, int, float]]:
     """Each rank sends to its like in the next node: what it sends to all others over its NIC."""
     if num_ranks == per_node:
         return []
