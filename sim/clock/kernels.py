@@ -35,8 +35,6 @@ LL_LINES_BYTES = 4 * KIB
 """What the threads of a channel move at once."""
 STEP_BYTES = 512 * KIB
 """A step of NCCL's default buffer for Simple: a tree's chunk where the plan states none."""
-TREE_WAITS = (1.0, 0.5, 0.75, 1.0)
-"""Steps of Simple that a chunk of a tree costs beside its bytes, on one node, two, three and more."""
 NVLS_LARGE_BYTES = 8192 * MIB
 NVLS_BUS_SHARE = ((1, 4, 5, 6, 7, 8), (0.50, 0.79, 0.859, 0.905, 0.954, 1.0))
 """NVLS on fewer GPUs of a Hopper machine, as share of its bus rate on 8: its algbw hardly hangs on their number."""
@@ -170,7 +168,8 @@ def _tree_simple(v: Values) -> Floats:
     inside = 2 * (jobs.ranks_per_node - 1) * (v["simple_hop"] + chunk / v["simple_rate"])
     nic = np.maximum(jobs.nic_bytes_per_s, 1.0) * v["net_share"]
     between = np.where(jobs.several, 2 * _levels(jobs) * (v["net_tree"] + v["simple_hop"] + chunk / nic), 0.0)
-    each = v["simple_hop"] * _by_nodes(jobs, *TREE_WAITS) + moving
+    waits = _by_nodes(jobs, *(v[f"tree_wait.{nodes}"] for nodes in (1, 2, 3, 4)))
+    each = v["simple_hop"] * waits + moving
     return v["launch"] + inside + between + jobs.num_bytes / jobs.num_channels / chunk * each
 
 
