@@ -7,16 +7,15 @@ is for. Settings that can open a way as well as close one are followed where the
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from sim.planners import AUTO
 from sim.planners.options import Options
 from topo.errors import TopoError
 
 if TYPE_CHECKING:
-    from sim.planners.nccl_2_30 import NcclPlan
     from sim.predict import Simulator
     from sim.prediction import Prediction
     from sim.profile import Profile
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from validate.measurement import Measurement
 
 Pairs = tuple[tuple[str, str], ...]
+Version = tuple[int, ...] | None
 
 ON_PURPOSE = (
     "NCCL_ALGO",
@@ -57,18 +57,11 @@ def either_way_of(found: Measurement) -> Pairs:
     return tuple(_known((row.name, row.value) for row in found.environment if row.name in EITHER_WAY))
 
 
-def version_of(found: Measurement) -> tuple[int, ...] | None:
+def version_of(found: Measurement) -> Version:
     """The numbers of the NCCL that ran; None where nobody says."""
     from validate.published.settings import nccl_version
 
     return nccl_version(next((row.value for row in found.software if row.name == "nccl"), None))
-
-
-def as_run_by(plan: NcclPlan, found: Measurement, fixed: Pairs) -> NcclPlan:
-    """The plan as the NCCL that ran would choose on it, where that is known to differ; a fixed protocol stays."""
-    from validate.published.old_nccl import as_chosen_by
-
-    return plan if "NCCL_PROTO" in dict(fixed) else as_chosen_by(plan, version_of(found))
 
 
 def _known(settings: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
@@ -84,65 +77,43 @@ def _known(settings: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Simulators:
-    """The simulators of one machine, one for each set of fixed variables.
+    """The simulators of one machine, one for each set of fixed variables and version of NCCL.
 
-    Where NCCL's planner cannot plan the machine, or knows no way under the variables, what they fix is left open.
-    `settings` hold for all runs, whatever these fix.
+    Where NCCL's planner cannot plan the machine, or knows no way under what is fixed or what that version does, this is
+    left open. `settings` hold for all runs, whatever these fix.
     """
 
     machine: Topology | Cluster
     profile: Profile | None
     settings: Pairs = ()
-    _made: dict[Pairs, Simulator] = field(default_factory=dict)
+    _made: dict[tuple[Pairs, Version], Simulator] = field(default_factory=dict)
 
     def run(self, found: Measurement, algorithm: str) -> Prediction:
         """The prediction of what was measured."""
-        algorithm, fixed = self._by_version(found, algorithm, fixed_by(found))
+        fixed, opened = fixed_by(found), either_way_of(found)
         usual = self._run(found, algorithm, fixed)
-        opened = either_way_of(found)
         if not opened:
             return usual
         try:
-            other = self.under((*fixed, *opened)).run(found.workload, algorithm)
+            other = self.under((*fixed, *opened), version_of(found)).run(found.workload, algorithm)
         except TopoError:
             return usual
         return min(usual, other, key=lambda row: row.duration_s)
 
     def _run(self, found: Measurement, algorithm: str, fixed: Pairs) -> Prediction:
-        try:
-            return self.under(fixed).run(found.workload, algorithm)
-        except TopoError:
-            if not fixed:
-                raise
-            return self.under(()).run(found.workload, algorithm)
+        version = version_of(found)
+        less = dict.fromkeys(((fixed, version), (fixed, None), ((), version)))
+        for each in less:
+            with contextlib.suppress(TopoError):
+                return self.under(*each).run(found.workload, algorithm)
+        return self.under(()).run(found.workload, algorithm)
 
-    def _by_version(self, found: Measurement, algorithm: str, fixed: Pairs) -> tuple[str, Pairs]:
-        """What the NCCL that ran chose, where its cost model is known to be another one than the planner's.
-
-        What the run fixed stays: the protocol, and the algorithm where one was named.
-        """
-        work = found.workload
-        try:
-            nccl = self.under(fixed).planner.nccl
-            then = nccl and as_run_by(nccl, found, fixed)
-            if then is None or then is nccl:
-                return algorithm, fixed
-            chosen = then.choose(
-                work.collective,
-                work.num_bytes,
-                dtype=work.dtype,
-                reduction=work.reduction,
-                algorithms=None if algorithm == AUTO else (algorithm,),
-            )
-        except TopoError:
-            return algorithm, fixed
-        return chosen.algorithm, (*fixed, ("NCCL_PROTO", chosen.protocol))
-
-    def under(self, fixed: Pairs) -> Simulator:
-        """The simulator under these variables."""
+    def under(self, fixed: Pairs, version: Version = None) -> Simulator:
+        """The simulator under these variables, as that version of NCCL runs."""
         from sim.predict import Simulator
 
-        if fixed not in self._made:
+        if (fixed, version) not in self._made:
             environment = tuple({**dict(fixed), **dict(self.settings)}.items())
-            self._made[fixed] = Simulator(self.machine, self.profile, Options(environment=environment))
-        return self._made[fixed]
+            options = Options(environment=environment, nccl_version=version)
+            self._made[fixed, version] = Simulator(self.machine, self.profile, options)
+        return self._made[fixed, version]

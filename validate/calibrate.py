@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.clock.fit import Fitted, fit, spreads
-from sim.clock.jobs import Jobs, Operation, jobs_of, shown_by
+from sim.clock.jobs import Jobs, Operation, jobs_of, operation_of, shown_by
 from sim.clock.kernels import times_s
 from sim.clock.machine import MachineClock
 from sim.clock.profile import REGIMES, Band, FittedTerm, KernelProfile, regime_of
@@ -20,11 +20,10 @@ from sim.predict import BY_MESSAGES
 from sim.profile import Profile, fitted
 from topo.errors import MeasurementError
 from topo.words import counted
-from validate.as_run import as_run_by, fixed_by, version_of
+from validate.as_run import fixed_by, version_of
 from validate.calibrate_doubts import doubts
 from validate.compare import BY_NCCL
 from validate.measurement_set import MeasurementSet
-from validate.published.old_nccl import operation_in
 from validate.request import BUILTIN
 
 if TYPE_CHECKING:
@@ -232,6 +231,7 @@ def _require_sizes(rows: Sequence[Measurement]) -> None:
 def _jobs(machine: Topology | Cluster, kernels: KernelProfile, rows: Sequence[Measurement]) -> Jobs:
     """What NCCL runs for each row, under what the row fixed."""
     from sim.planners.nccl_2_30.front_door import plan_machine
+    from sim.planners.nccl_2_30.versions import as_chosen_by
 
     plans: dict[tuple[tuple[str, str], ...], NcclPlan] = {}
     parts = []
@@ -240,7 +240,7 @@ def _jobs(machine: Topology | Cluster, kernels: KernelProfile, rows: Sequence[Me
         if fixed not in plans:
             plans[fixed] = plan_machine(machine, dict(fixed))
         facts = MachineClock(kernels, plans[fixed], machine.name).facts
-        operation = _operation(as_run_by(plans[fixed], row, fixed), row)
+        operation = _operation(as_chosen_by(plans[fixed], version_of(row)), row)
         parts.append(jobs_of(facts, [operation], gpus_per_process=row.gpus_per_process))
     return Jobs.joined(parts)
 
@@ -248,7 +248,7 @@ def _jobs(machine: Topology | Cluster, kernels: KernelProfile, rows: Sequence[Me
 def _operation(plan: NcclPlan, row: Measurement) -> Operation:
     work = row.workload
     if work.collective in BY_MESSAGES:
-        return operation_in(plan, work.collective, work.num_bytes, None, version_of(row))
+        return operation_of(plan, work.collective, work.num_bytes, None)
     logged = row.choice.algorithm if row.choice else None
     named = logged if row.algorithm == BUILTIN else row.algorithm
     choice = plan.choose(
@@ -258,7 +258,7 @@ def _operation(plan: NcclPlan, row: Measurement) -> Operation:
         reduction=work.reduction,
         algorithms=None if named is None else (named,),
     )
-    return operation_in(plan, work.collective, work.num_bytes, choice, version_of(row))
+    return operation_of(plan, work.collective, work.num_bytes, choice)
 
 
 def _spread(jobs: Jobs, measured: Floats, prior: Floats) -> tuple[Floats, list[str]]:

@@ -12,9 +12,8 @@ import numpy.typing as npt
 from sim.clock.correction import Correction
 from sim.clock.facts import facts_of
 from sim.clock.fit import Fitted, covariance, fit, starting_values, weights_by_group
-from sim.clock.jobs import OLD_LAUNCHES, Jobs, jobs_of
+from sim.clock.jobs import OLD_LAUNCHES, Jobs, jobs_of, operation_of
 from sim.clock.kernels import times_s
-from validate.published.old_nccl import operation_in
 
 if TYPE_CHECKING:
     from validate.published.cases import Case
@@ -37,7 +36,7 @@ def jobs_of_case(case: Case) -> Jobs:
     rows = zip(case.samples, case.choices, strict=True)
     return jobs_of(
         facts,
-        [operation_in(case.plan, case.collective, sample.num_bytes, choice, version) for sample, choice in rows],
+        [operation_of(case.plan, case.collective, sample.num_bytes, choice) for sample, choice in rows],
         gpus_per_process=case.gpus_per_process,
         old=version is not None and version < OLD_LAUNCHES,
     )

@@ -21,7 +21,8 @@ class Options:
     """What a user fixes; None leaves it to the planner.
 
     `server` is `host`, or ranks or GPU names with commas. `protocol` and `environment` (names and values of NCCL's
-    variables) are for planners that know a library's protocols.
+    variables) are for planners that know a library's protocols. `nccl_version` is that of the NCCL that runs, for the
+    planner of another version, which follows what is known of it (None: its own).
     """
 
     num_channels: int | None = None
@@ -29,6 +30,7 @@ class Options:
     server: str | None = None
     protocol: str | None = None
     environment: tuple[tuple[str, str], ...] = ()
+    nccl_version: tuple[int, ...] | None = None
 
     def without_peers(self) -> Options:
         """The same without the two variables on GPUs' reaching each other: what the network follows, whoever plans."""

@@ -84,3 +84,19 @@ def test_a_machine_that_nccl_cannot_plan_leaves_it_open() -> None:
     simulators = Simulators(load_topology("switch:8,bandwidth=100GB/s,latency=1us"), None)
     forced = measured(("NCCL_PROTO", "LL"))
     assert simulators.run(forced, "ring") == simulators.run(measured(), "ring")
+
+
+def test_an_old_nccl_cut_the_chunks_of_its_trees() -> None:
+    machine = Simulators(load_topology("abci-v100x4", nodes=32), None)
+    found = replace(measured(("NCCL_PROTO", "Simple")), workload=Workload("all_reduce", 8 << 20))
+    old, new = (
+        machine.run(replace(found, software=(Setting("nccl", version),)), "tree").duration_s
+        for version in ("2.21.5", "2.22.3")
+    )
+    assert old < new
+
+
+def test_what_the_runs_own_nccl_cannot_do_is_predicted_as_a_new_one_does_it() -> None:
+    machine = Simulators(load_topology("dgx-h100"), None)
+    found = measured(software=(Setting("nccl", "2.8.4"),))
+    assert machine.run(found, "nvls") == machine.run(replace(found, software=()), "nvls")

@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sim.planners.nccl_2_30.versions import as_chosen_by
 from topo.errors import TopoError
 from topo.words import counted
 from validate.published.checks import SENDRECV, name_of, usable_samples, why_unusable
 from validate.published.document import Published, PublishedSample
 from validate.published.machines import Machines
-from validate.published.old_nccl import as_chosen_by
 from validate.published.runs import SetAside
 from validate.published.settings import Settings, nccl_version, settings_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sim.planners.nccl_2_30.launch import Communicator
 from sim.planners.nccl_2_30.trees import floor_log2
@@ -38,6 +38,11 @@ class Split:
     middle: Part | None = None
     last: Part | None = None
 
+    def in_chunks_of(self, num_bytes: int) -> Split:
+        """The same with this chunk on every channel."""
+        middle, last = (part and replace(part, chunk_bytes=num_bytes) for part in (self.middle, self.last))
+        return Split(self.num_channels, replace(self.first, chunk_bytes=num_bytes), middle, last)
+
 
 def split(
     comm: Communicator,
@@ -69,12 +74,15 @@ def split(
     per_cell = cell_bytes // element_bytes
     excess = cells * per_cell - num_elements
     num_channels = 1 + num_middle + (last > 0)
-    return Split(
+    found = Split(
         num_channels,
         part(first * per_cell - (0 if last else excess)),
         part(per_middle * per_cell) if num_middle else None,
         part(last * per_cell - excess) if last else None,
     )
+    if comm.cuts_tree_chunks and (algorithm, protocol) == ("tree", "simple"):
+        return found.in_chunks_of(_old_tree(comm, found.first.chunk_bytes, total, num_channels))
+    return found
 
 
 def _cells(cells: int, per_channel: int, cap: int) -> tuple[int, int, int, int]:
@@ -117,6 +125,19 @@ def chunk_bytes(
         chunk = _collnet(min(256 * KIB, chunk), num_bytes, num_channels, (64 * depth, 8 * depth, depth))
     grain = GRAIN_BYTES[protocol]
     return chunk // grain * grain
+
+
+def _old_tree(comm: Communicator, chunk: int, num_bytes: int, num_channels: int) -> int:
+    """Halved until many chunks fill the pipeline, whose depth counts a node's ranks and the levels over nodes.
+
+    It goes by the bytes of all channels together (computeCollWorkFunc, src/enqueue.cc of 2.8 to 2.21).
+    """
+    machine = comm.machine
+    depth = floor_log2(machine.num_nodes) + (0 if machine.ranks_per_node == 1 else machine.ranks_per_node)
+    for chunks, least in ((8, 128 * KIB), (4, 64 * KIB), (1, 32 * KIB)):
+        while num_bytes // (num_channels * chunk) < chunks * depth and chunk > least:
+            chunk //= 2
+    return chunk
 
 
 def _tree_ll128(comm: Communicator, chunk: int, num_bytes: int, num_channels: int) -> int:

@@ -29,7 +29,7 @@ class Communicator:
     """What launching needs: channel counts, NVLS shape, and threads and thresholds by algorithm and protocol.
 
     A thread is worth starting for `thresholds` bytes per channel; `buffer_bytes` are those of one connection by
-    protocol.
+    protocol. With `cuts_tree_chunks` trees of Simple move less than whole steps of theirs, as before NCCL 2.22.
     """
 
     machine: Machine
@@ -42,6 +42,7 @@ class Communicator:
     thresholds: Limits
     buffer_bytes: Mapping[str, int]
     direct_num_heads: int = 0
+    cuts_tree_chunks: bool = False
 
 
 def max_threads(graphs: Mapping[str, Graph], options: NcclOptions) -> Limits:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from sim.algorithms import ALGORITHMS
 from sim.plan import Plan
 from sim.planners.nccl_2_30.front_door import environment_of, plan_machine
+from sim.planners.nccl_2_30.versions import as_chosen_by
 from sim.planners.switches import with_switches
 from topo.errors import ScheduleError, TopologyError, UnitError
 
@@ -36,7 +37,7 @@ class NcclPlanner:
     ) -> None:
         """Plans the machine; `network` is not asked, since NCCL counts with rates of its own."""
         self._options, self._machine = options, machine
-        self._nccl = plan_machine(machine, environment_of(options))
+        self._nccl = as_chosen_by(plan_machine(machine, environment_of(options)), options.nccl_version)
         self.nccl: NcclPlan | None = self._nccl
         self.notes = self._nccl.notes
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from sim.planners import PLANNERS
 from sim.planners.nccl_2_30.front_door import plan_machine
+from sim.planners.nccl_2_30.versions import as_chosen_by
+from sim.planners.options import Options
+from sim.workload import Workload
 from topo.cluster import Cluster
 from topo.presets import preset
-from validate.published.old_nccl import as_chosen_by, chunk_bytes
 
 OLD, NEW = (2, 8, 4), (2, 29, 7)
 KIB, MIB = 1 << 10, 1 << 20
@@ -65,11 +68,30 @@ def test_trees_of_simple_cut_their_chunks_before_2_22(
     num_bytes: int, version: tuple[int, ...] | None, chunk: int
 ) -> None:
     plan = plan_machine(Cluster(preset("abci-v100x4"), 32), {"NCCL_PROTO": "Simple"})
-    choice = plan.choose("all_reduce", num_bytes, algorithms=("tree",))
-    assert chunk_bytes(plan, choice, version) == chunk
+    choice = as_chosen_by(plan, version).choose("all_reduce", num_bytes, algorithms=("tree",))
+    assert {part.chunk_bytes for part in (choice.split.first, choice.split.middle, choice.split.last) if part} == {
+        chunk
+    }
 
 
 def test_other_ways_keep_their_chunks_in_old_versions() -> None:
     plan = plan_machine(preset("abci-v100x4"), {})
-    choice = plan.choose("all_reduce", 32 * MIB, algorithms=("ring",))
-    assert chunk_bytes(plan, choice, OLD) == choice.chunk_bytes
+    now, then = (each.choose("all_reduce", 32 * MIB, algorithms=("ring",)) for each in (plan, as_chosen_by(plan, OLD)))
+    assert then.split == now.split
+
+
+def test_ll128_that_is_asked_for_stays_in_versions_that_would_not_take_it() -> None:
+    for node, version in (("abci-v100x4", OLD), ("dgx-b200", (2, 29, 2))):
+        asked = as_chosen_by(plan_machine(preset(node), {"NCCL_PROTO": "LL128"}), version)
+        assert asked.choose("all_reduce", 1 * MIB).protocol == "ll128"
+
+
+def test_the_planner_cuts_as_the_version_that_runs() -> None:
+    work, machine = Workload("all_reduce", 8 * MIB), Cluster(preset("abci-v100x4"), 32)
+    environment = (("NCCL_PROTO", "Simple"),)
+    chunks = {
+        version: PLANNERS["nccl-2.30"](machine, work, Options(environment=environment, nccl_version=version), "tree")
+        for version in (None, (2, 21), (2, 22))
+    }
+    assert [plan.chunk_bytes for plan in chunks.values()] == [512 * KIB, 64 * KIB, 512 * KIB]
+    assert chunks[2, 21].num_chunks == 8 * chunks[2, 22].num_chunks
