@@ -13,7 +13,7 @@ import numpy as np
 from sim.engines.loads import link_shares
 from sim.plan import Plan, Tree
 from sim.planners.options import Options
-from sim.predict import counted_network
+from sim.networks import counted_network
 from topo.errors import RouteError
 from topo.topology import Topology
 from topo.units import format_size

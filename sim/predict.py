@@ -15,14 +15,14 @@ from sim.answer import prediction_of
 from sim.engines import ENGINES, KERNELS
 from sim.engines import engine as find_engine
 from sim.engines.loads import link_shares
-from sim.engines.network import network_of
-from sim.engines.routes import Reach
 from sim.engines.run import Run
+from sim.latencies import stated_wait_s
 from sim.naming import ALL, named_algorithms
+from sim.networks import Networks
 from sim.planners import AUTO, NCCL, PLANNERS, TOPOLOGY, Prepared, prepare
 from sim.planners import planner as find_planner
-from sim.planners.options import P2P_DISABLE, Options
-from sim.profile import IDEAL, as_nccl_counts, load_profile
+from sim.planners.options import Options
+from sim.profile import load_profile
 from sim.workload import Workload
 from topo.errors import ScheduleError, TopoError, TopologyError
 from topo.topology import Topology
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from sim.clock.machine import MachineClock
     from sim.engines.network import Network
     from sim.plan import Plan
-    from sim.planners.nccl_2_30.planner import NcclPlan
     from sim.prediction import Prediction
     from sim.profile import Profile
     from sim.schedule import Schedule
@@ -104,7 +103,7 @@ class Simulator:
         self._starts_s = _checked_starts(starts_s, machine.num_ranks)
         self._schedules: dict[Plan, Schedule] = {}
         self._link_shares: dict[Hashable, npt.NDArray[np.float64]] = {}
-        self._networks: dict[tuple[tuple[str, ...], Profile, Reach], Network] = {}
+        self._networks = Networks(machine, self.profile, self.options, lambda: self.planner.nccl, self._starts_s)
 
     def run(self, workload: Workload, algorithm: str = "auto", *, spans: bool = False) -> Prediction:
         """The prediction for one workload; `spans` keeps the times of every transfer.
@@ -201,11 +200,11 @@ class Simulator:
 
     @cached_property
     def _prepared(self) -> tuple[Prepared, str]:
-        return prepare(self._planner, self.machine, self.options, lambda: self.network(()))
+        return prepare(self._planner, self.machine, self.options, lambda: self._networks.under("simple"))
 
     @cached_property
     def _by_topology(self) -> Prepared:
-        return PLANNERS[TOPOLOGY].on(self.machine, self.options.without_peers(), lambda: self.network(()))
+        return PLANNERS[TOPOLOGY].on(self.machine, self.options.without_peers(), lambda: self._networks.under("simple"))
 
     def planner_of(self, algorithm: str, collective: str) -> Prepared:
         """The planner for an algorithm: what no library's planner knows is planned by the topology."""
@@ -231,21 +230,9 @@ class Simulator:
             return self.engine
         return "event" if schedule.num_messages <= MOST_ROWS_FOR_EVENT else "steady"
 
-    def network(self, helpers: tuple[str, ...], protocol: str = "simple", nccl: NcclPlan | None = None) -> Network:
-        """The machine's network under a protocol, with agents on these further devices, as NCCL's plan reaches it."""
-        profile = self.profile.under(protocol)
-        reach = _reach(self.machine, self.options, nccl)
-        key = (helpers, profile, reach)
-        if key not in self._networks:
-            network = network_of(self.machine, profile, helpers, reach)
-            if self._starts_s is not None:
-                network = replace(network, start_s=np.append(self._starts_s, np.zeros(len(helpers))))
-            self._networks[key] = network
-        return self._networks[key]
-
     def network_for(self, plan: Plan) -> Network:
         """The network that a plan runs on: where NCCL takes a machine for several nodes, these speak over NICs."""
-        return self.network(plan.helpers, plan.protocol, self.planner.nccl if plan.planner == NCCL else None)
+        return self._networks.under(plan.protocol, plan.helpers, self.planner.nccl if plan.planner == NCCL else None)
 
     def _plan_of_kernels(self, workload: Workload, algorithm: str) -> Plan | None:
         """What NCCL launches, None where it has no kernel for that; BY_MESSAGES are its sends and receives."""
@@ -254,29 +241,6 @@ class Simulator:
         if workload.collective in BY_MESSAGES and algorithm in (AUTO, DIRECT):
             return self._by_topology.plan(workload, DIRECT)
         return None
-
-    @cached_property
-    def _kernel_network(self) -> Network:
-        """Links at the rates that NCCL counts with: what its kernels are held against."""
-        return counted_network(self.machine, self.options, self.planner.nccl)
-
-    @cached_property
-    def _stated_latencies(self) -> Network | None:
-        """Links and routes with the latencies that were stated, and no others; None where none was."""
-        from sim.latencies import states_latency
-
-        if not states_latency(self.machine):
-            return None
-        return network_of(self.machine, IDEAL, reach=_reach(self.machine, self.options, self.planner.nccl))
-
-    def _stated_wait_s(self, clock: MachineClock, plan: Plan) -> float:
-        """What stated latencies add to a plan of NCCL's."""
-        network = self._stated_latencies
-        if network is None:
-            return 0.0
-        from sim.latencies import stated_wait_s
-
-        return stated_wait_s(plan, network, round(clock.facts.ranks_per_node))
 
     def _shares(self, clock: MachineClock, plan: Plan, network: Network) -> npt.NDArray[np.float64]:
         """What each link carries of every byte under a plan; the last few answers are kept."""
@@ -289,12 +253,13 @@ class Simulator:
 
     def _run_kernels(self, clock: MachineClock, plan: Plan, workload: Workload) -> Prediction:
         """What NCCL's kernels need for a plan, and never less than the busiest link does for its bytes."""
-        network = self._kernel_network
+        network = self._networks.counted
         carried = self._shares(clock, plan, network) * workload.num_bytes
         busy_s = carried / network.bandwidth_bytes_per_s
         timed = clock.time(plan, workload)
         bare_s = max(timed.duration_s, float(busy_s.max(initial=0.0)))
-        wait_s = self._stated_wait_s(clock, plan)
+        stated = self._networks.stated
+        wait_s = stated_wait_s(plan, stated, round(clock.facts.ranks_per_node)) if stated else 0.0
         run = Run(bare_s + wait_s, carried, busy_s, {})
         bare = prediction_of(plan, workload, network, run, engine=KERNELS, profile=self.profile.name)
         low, high = timed.band or (None, None)
@@ -313,18 +278,6 @@ class Simulator:
         return prediction_of(plan, workload, network, run, engine=engine, profile=self.profile.name)
 
 
-def counted_network(machine: Topology | Cluster, options: Options, nccl: NcclPlan | None) -> Network:
-    """A machine's links at the rates that NCCL's traffic gets, reached as its plan does."""
-    return network_of(machine, as_nccl_counts(machine), reach=_reach(machine, options, nccl))
-
-
-def _reach(machine: Topology | Cluster, options: Options, nccl: NcclPlan | None) -> Reach:
-    """How ranks reach each other: NCCL may split a host; a topology of several hosts has links of its own between."""
-    node = machine if isinstance(machine, Topology) else machine.node
-    apart = nccl.parts if nccl and len(nccl.parts) == node.num_ranks else ()
-    return Reach(reaches_peers(options), apart, pxn=nccl is not None and not nccl.options.pxn_disable)
-
-
 def _checked_starts(starts_s: Sequence[float], num_ranks: int) -> npt.NDArray[np.float64] | None:
     """The start of each rank, None where all start together; TopologyError for what is no start for each."""
     starts = np.asarray(starts_s, dtype=np.float64)
@@ -333,16 +286,6 @@ def _checked_starts(starts_s: Sequence[float], num_ranks: int) -> npt.NDArray[np
             f"{counted(len(starts), 'start')} for {counted(num_ranks, 'rank')}: one of 0 s or more is needed for each"
         )
     return starts if starts.any() else None
-
-
-def reaches_peers(options: Options) -> bool:
-    """Whether NCCL's variables leave GPUs of one machine each other's memory."""
-    said = dict(options.environment).get(P2P_DISABLE)
-    if said is None:
-        return True
-    from sim.planners.nccl_2_30.options import NcclOptions
-
-    return not NcclOptions.from_environment({P2P_DISABLE: said}).p2p_disable
 
 
 def _require_shown(machine: Topology | Cluster) -> None:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from sim.planners.nccl_2_30.kinds import LinkKind, NodeKind, PathKind
 from sim.planners.nccl_2_30.transports import p2p_level
 
@@ -91,6 +94,18 @@ def facts_of(plan: NcclPlan, hint: str = "") -> Facts:
         host_bridge=several and wiring.graphs["ring"].kind_inter in (PathKind.PHB, PathKind.SYS),
         newest=plan.extrapolated,
     )
+
+
+def pairs_through_host(plan: NcclPlan, num_gpus: int) -> npt.NDArray[np.bool_]:
+    """Whether GPU a of a host sends to GPU b of it through the host's memory, shape (num_gpus, num_gpus)."""
+    through = np.zeros((num_gpus, num_gpus), dtype=np.bool_)
+    for domain in plan.wiring.domains:
+        level = p2p_level(domain.system, plan.options)
+        ranks = np.array(domain.ranks)
+        kinds = np.array([[path.kind for path in row] for row in domain.paths.gpu_gpu])
+        through[np.ix_(ranks, ranks)] = (kinds > level) & (kinds < PathKind.NET)
+    np.fill_diagonal(through, val=False)
+    return through
 
 
 class _Crowd:

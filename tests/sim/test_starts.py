@@ -110,7 +110,7 @@ def test_folded_rows_are_late_as_rows_are(algorithm: str) -> None:
     simulator = Simulator(Cluster(preset("hgx-h100-4gpu"), 2), starts_s=[0.0] * 6 + [2e-4, 0.0])
     workload = Workload("all_reduce", MIB)
     plan = simulator.plan(workload, algorithm)
-    network, schedule = simulator.network((), plan.protocol), plan.schedule()
+    network, schedule = simulator.network_for(plan), plan.schedule()
     folded, by_rows = (run(schedule, network, workload) for run in (event.simulate, event.simulate_rows))
     assert folded.duration_s == pytest.approx(by_rows.duration_s, rel=1e-9)
     assert folded.link_bytes == pytest.approx(by_rows.link_bytes)

@@ -1,0 +1,105 @@
+"""The networks of one machine under one profile: for each protocol, for NCCL's kernels, and for stated latencies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from sim.engines.host_copies import HostCopies, with_host_copies
+from sim.engines.network import network_of
+from sim.engines.routes import Reach
+from sim.latencies import states_latency
+from sim.planners.options import P2P_DISABLE, Options
+from sim.profile import IDEAL, as_nccl_counts
+from topo.topology import Topology
+
+if TYPE_CHECKING:
+    from sim.engines.network import Network
+    from sim.planners.nccl_2_30.planner import NcclPlan
+    from sim.profile import Profile
+    from topo.cluster import Cluster
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Each is built once, when it is asked for.
+
+    `nccl` gives what NCCL plans on the machine, None where it plans nothing. `starts_s` is how much later than the
+    first each rank starts; None: all together.
+    """
+
+    machine: Topology | Cluster
+    profile: Profile
+    options: Options
+    nccl: Callable[[], NcclPlan | None]
+    starts_s: npt.NDArray[np.float64] | None = None
+    _known: dict[tuple[tuple[str, ...], Profile, Reach], Network] = field(default_factory=dict)
+
+    def under(self, protocol: str, helpers: tuple[str, ...] = (), nccl: NcclPlan | None = None) -> Network:
+        """The network under a protocol, with agents on these further devices, as NCCL's plan reaches it."""
+        profile = self.profile.under(protocol)
+        reach = _reach(self.machine, self.options, nccl)
+        key = (helpers, profile, reach)
+        if key not in self._known:
+            network = self._with_copies(network_of(self.machine, profile, helpers, reach))
+            if self.starts_s is not None:
+                network = replace(network, start_s=np.append(self.starts_s, np.zeros(len(helpers))))
+            self._known[key] = network
+        return self._known[key]
+
+    @cached_property
+    def counted(self) -> Network:
+        """Links at the rates that NCCL counts with: what its kernels are held against."""
+        return self._with_copies(counted_network(self.machine, self.options, self.nccl()))
+
+    @cached_property
+    def stated(self) -> Network | None:
+        """Routes with the latencies that were stated, and no others; None where none was."""
+        if not states_latency(self.machine):
+            return None
+        return network_of(self.machine, IDEAL, reach=_reach(self.machine, self.options, self.nccl()))
+
+    def _with_copies(self, network: Network) -> Network:
+        """The network as copies through the host's memory use it, where the profile knows how fast NCCL's are."""
+        if self._copies is None:
+            return network
+        node = self.machine if isinstance(self.machine, Topology) else self.machine.node
+        return with_host_copies(network, self._copies, node.gpu_ids, self.machine.num_ranks)
+
+    @cached_property
+    def _copies(self) -> HostCopies | None:
+        nccl, kernels = self.nccl(), self.profile.kernels
+        if nccl is None or kernels is None:
+            return None
+        from sim.clock.facts import pairs_through_host
+
+        node = self.machine if isinstance(self.machine, Topology) else self.machine.node
+        through = pairs_through_host(nccl, node.num_ranks)
+        return HostCopies(through, kernels.value("shm_rate") * nccl.wiring.num_channels) if through.any() else None
+
+
+def counted_network(machine: Topology | Cluster, options: Options, nccl: NcclPlan | None) -> Network:
+    """A machine's links at the rates that NCCL's traffic gets, reached as its plan does."""
+    return network_of(machine, as_nccl_counts(machine), reach=_reach(machine, options, nccl))
+
+
+def _reach(machine: Topology | Cluster, options: Options, nccl: NcclPlan | None) -> Reach:
+    """How ranks reach each other: NCCL may split a host; a topology of several hosts has links of its own between."""
+    node = machine if isinstance(machine, Topology) else machine.node
+    apart = nccl.parts if nccl and len(nccl.parts) == node.num_ranks else ()
+    return Reach(_reaches_peers(options), apart, pxn=nccl is not None and not nccl.options.pxn_disable)
+
+
+def _reaches_peers(options: Options) -> bool:
+    """Whether NCCL's variables leave GPUs of one machine each other's memory."""
+    said = dict(options.environment).get(P2P_DISABLE)
+    if said is None:
+        return True
+    from sim.planners.nccl_2_30.options import NcclOptions
+
+    return not NcclOptions.from_environment({P2P_DISABLE: said}).p2p_disable
