@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from sim.algorithms import algorithm as find_algorithm
 from sim.plan import Plan
 from topo.errors import TopologyError
 from topo.topology import Topology
@@ -42,7 +43,7 @@ def with_switches(plan: Plan, machine: Topology | Cluster, *, network_reduces: b
     NVLS joins several groups where the network's switch, then the last helper, reduces too. TopologyError where ranks
     have no switch, where there are too many groups for `nvls` or too few for `nvls-tree`, or where groups differ.
     """
-    if plan.algorithm == "collnet-direct":
+    if find_algorithm(plan.algorithm).in_network:
         return _with_network_switch(plan, machine)
     found = _joined(machine)
     groups, helpers = tuple(found), tuple(switch for switches in found.values() for switch in switches)

@@ -77,9 +77,10 @@ class TopologyPlanner:
         if algorithm == "hierarchical":
             draft = replace(draft, groups=nodes_of(self._machine))
             return replace(draft, rings=tuple(inner_cycles(draft).values()))
-        if find_algorithm(algorithm).in_switch:
+        row = find_algorithm(algorithm)
+        if row.in_switch:
             draft = with_switches(replace(draft, rings=orders[:1]), self._machine)
-        if find_algorithm(algorithm).pipelines(workload.collective):
+        if row.pipelines(workload.collective):
             return replace(draft, num_chunks=options.num_chunks or pipeline_chunks(self._network(), workload, draft))
         return draft
 
@@ -99,22 +100,19 @@ def pipeline_chunks(network: Network, workload: Workload, draft: Plan) -> int:
 
     (k + d)(a + s / (k b)) is least at k = sqrt(d s / (a b)), with depth d, bytes s per pipeline, hop latency a, rate b.
     """
-    if draft.num_ranks < 2:
+    pipeline = find_algorithm(draft.algorithm).pipeline
+    if draft.num_ranks < 2 or pipeline is None:
         return 1
-    depth, num_pipelines = 2 * math.ceil(math.log2(draft.num_ranks)), 2 * draft.num_channels
-    if draft.algorithm == "collnet-direct":
-        depth, num_pipelines = 3, len(draft.groups[0])
-    elif draft.helpers:
-        depth, num_pipelines = 2 + 2 * math.ceil(math.log2(len(draft.groups))), len(draft.helpers) // len(draft.groups)
-    most = max(ALWAYS_CHUNKS, MOST_TRANSFERS // (2 * draft.num_ranks * num_pipelines))
-    if draft.algorithm == "ring":
-        depth, num_pipelines, most = draft.num_ranks - 1, draft.num_channels, MOST_IN_A_CHAIN
-    share = workload.num_bytes / num_pipelines
+    shape = pipeline(draft)
+    most = MOST_IN_A_CHAIN
+    if not shape.chain:
+        most = max(ALWAYS_CHUNKS, MOST_TRANSFERS // (2 * draft.num_ranks * shape.count))
+    share = workload.num_bytes / shape.count
     first = network.routes(np.array(draft.rings[0][:1]), np.array(draft.rings[0][1:2]))
     rate, latency_s = float(network.bandwidth_bytes_per_s[first.links].min()), float(first.latency_s[0])
     if latency_s <= 0:
         return ALWAYS_CHUNKS
-    return max(1, min(most, round(math.sqrt(depth * share / (latency_s * rate)))))
+    return max(1, min(most, round(math.sqrt(shape.depth * share / (latency_s * rate)))))
 
 
 def place_servers(machine: Topology | Cluster, text: str) -> tuple[tuple[int, ...], tuple[str, ...]]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from sim.algorithms import ALGORITHMS
 from sim.plan import Plan
 from sim.planners.options import Options
+from sim.planners.topology import TopologyPlanner
 from sim.predict import Simulator
 from sim.profile import load_profile
 from sim.prove import prove
@@ -43,6 +47,15 @@ def test_one_gpu_per_node_takes_a_byte_up_and_a_byte_down(nodes: int) -> None:
     rate = machine.port_bytes_per_s(machine.nic_of(0))
     assert reduced.duration_s == pytest.approx(GIB / rate, rel=0.05)
     assert around.duration_s / reduced.duration_s == pytest.approx(2 * (nodes - 1) / nodes, rel=0.06)
+
+
+def test_another_algorithm_of_the_kind_is_planned_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What reduces where, and how deep its pipelines are, is asked of its row and not of its name."""
+    monkeypatch.setitem(ALGORITHMS, "other", replace(ALGORITHMS["collnet-direct"], name="other"))
+    planner, work = TopologyPlanner(load_topology("dgx-h100", nodes=3), Options()), Workload("all_reduce", GIB)
+    known, other = (planner.plan(work, name) for name in ("collnet-direct", "other"))
+    assert known.num_chunks > 1
+    assert replace(other, algorithm="collnet-direct") == known
 
 
 @pytest.mark.parametrize("nodes", [2, 5])

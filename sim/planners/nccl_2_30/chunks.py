@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from sim.planners.nccl_2_30.launch import Communicator
+from sim.planners.nccl_2_30.options import COLLNET, NVLS
 from sim.planners.nccl_2_30.trees import floor_log2
 
 NUM_STEPS = 8
@@ -60,12 +61,12 @@ def split(
         num_bytes = elements * element_bytes * scale
         return Part(elements, chunk_bytes(comm, collective, algorithm, protocol, num_bytes, channels))
 
-    if algorithm in ("collnet-direct", "collnet-chain"):
+    if algorithm in COLLNET:
         return Split(max_channels, part(num_elements, max_channels))
     traffic = 2 if collective == "all_reduce" else scale
     if protocol == "ll":
         traffic *= LL_TRAFFIC
-    cap = comm.nvls_num_channels if algorithm in ("nvls", "nvls-tree") else comm.num_channels
+    cap = comm.nvls_num_channels if algorithm in NVLS else comm.num_channels
     cell_bytes = _round_up(-(-MIN_TRAFFIC_BYTES // traffic), 16)
     total = num_elements * element_bytes
     per_channel = _round_up(-(-max(MIN_TRAFFIC_BYTES, total * traffic) // min(max_channels, cap)), 16)

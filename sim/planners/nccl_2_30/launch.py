@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sim.planners.nccl_2_30.graphs import Graph
 from sim.planners.nccl_2_30.kinds import GIGA
 from sim.planners.nccl_2_30.machine import Machine
-from sim.planners.nccl_2_30.options import ALGORITHMS, PROTOCOLS, NcclOptions
+from sim.planners.nccl_2_30.options import ALGORITHMS, COLLNET, NVLS, PROTOCOLS, NcclOptions
 
 WARP = 32
 MAX_THREADS = 640
@@ -58,7 +58,7 @@ def max_threads(graphs: Mapping[str, Graph], options: NcclOptions) -> Limits:
         limits[algorithm, "ll"] = low_latency
         limits[algorithm, "ll128"] = ll128
         limits[algorithm, "simple"] = simple
-    for algorithm in ("collnet-direct", "collnet-chain", "nvls", "nvls-tree"):
+    for algorithm in (*COLLNET, *NVLS):
         limits[algorithm, "simple"] = MAX_THREADS
     return limits
 
@@ -76,7 +76,7 @@ def thresholds(num_ranks: int, options: NcclOptions) -> Limits:
     """Bytes per thread and channel below which NCCL takes fewer of them."""
     limits = {}
     for algorithm in ALGORITHMS:
-        collnet = algorithm in ("collnet-direct", "collnet-chain")
+        collnet = algorithm in COLLNET
         limits[algorithm, "ll"] = LL_THRESHOLD * (num_ranks if algorithm == "ring" else 1)
         limits[algorithm, "ll128"] = LL128_THRESHOLD
         limits[algorithm, "simple"] = COLLNET_THRESHOLD if collnet else SIMPLE_THRESHOLD
@@ -88,7 +88,7 @@ def num_channels_and_warps(comm: Communicator, algorithm: str, protocol: str, nu
     """How many channels may share an operation, and the warps of each."""
     threads = comm.max_threads[algorithm, protocol]
     threshold = comm.thresholds[algorithm, protocol]
-    if algorithm in ("nvls", "nvls-tree"):
+    if algorithm in NVLS:
         channels = comm.nvls_num_channels
         if algorithm == "nvls" and comm.machine.num_nodes > 1:
             channels = min(channels, comm.num_channels)

@@ -16,6 +16,9 @@ from topo.errors import NameChoiceError, UnitError
 ALGORITHMS = ("tree", "ring", "collnet-direct", "collnet-chain", "nvls", "nvls-tree", "pat")
 PROTOCOLS = ("ll", "ll128", "simple")
 """In NCCL's order, which decides ties."""
+COLLNET = ("collnet-direct", "collnet-chain")
+NVLS = ("nvls", "nvls-tree")
+"""Algorithms that reduce in the network, and those that do so in NVSwitches."""
 
 _ALGORITHM_TOKENS = {name.replace("-", ""): name for name in ALGORITHMS}
 _PROTOCOL_TOKENS = {name: name for name in PROTOCOLS}

@@ -13,7 +13,7 @@ from sim.planners.nccl_2_30.kinds import NodeKind
 from sim.planners.nccl_2_30.launch import WARP, Communicator, max_threads, num_channels_and_warps, thresholds
 from sim.planners.nccl_2_30.machine import Machine
 from sim.planners.nccl_2_30.nvls import NvlsShape, nvls_shape
-from sim.planners.nccl_2_30.options import ALGORITHMS, PROTOCOLS, NcclOptions
+from sim.planners.nccl_2_30.options import ALGORITHMS, NVLS, PROTOCOLS, NcclOptions
 from sim.planners.nccl_2_30.requests import GraphSearch, find_graphs, why_no_nvls
 from sim.planners.nccl_2_30.rules import SIMPLE_ONLY, why_barred, why_missing, why_unsupported
 from sim.planners.nccl_2_30.spec import SystemSpec
@@ -140,7 +140,7 @@ class NcclPlan:
     ) -> str:
         """The rule by which NCCL leaves this way out, in words; empty where it may take it."""
         machine, graph = self.communicator.machine, self.wiring.graphs[GRAPH_OF[algorithm]]
-        if algorithm in ("nvls", "nvls-tree") and collective not in ("broadcast", "reduce"):
+        if algorithm in NVLS and collective not in ("broadcast", "reduce"):
             missing = why_no_nvls(self.wiring.domains[0], self.options)
             if missing:
                 return missing

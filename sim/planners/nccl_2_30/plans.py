@@ -109,15 +109,15 @@ class NcclPlanner:
             chunk_bytes=choice.chunk_bytes,
             instead_of=instead_of,
         )
-        if choice.algorithm not in ALGORITHMS or not ALGORITHMS[choice.algorithm].pipelines(choice.collective):
+        row = ALGORITHMS.get(choice.algorithm)
+        if row is None or not row.pipelines(choice.collective):
             return plan
         per_channel = -(-choice.num_bytes // num_channels)
         plan = replace(plan, num_chunks=options.num_chunks or -(-per_channel // choice.chunk_bytes))
-        if not ALGORITHMS[choice.algorithm].in_switch or not runnable:
+        if not row.in_switch or not runnable:
             return plan
         plan = self._with_switches(plan)
-        in_network = plan.algorithm == "collnet-direct"
-        heads = max(1, len(plan.groups[0]) if in_network else self._nccl.communicator.nvls_num_heads)
+        heads = len(plan.groups[0]) if row.in_network else max(1, self._nccl.communicator.nvls_num_heads)
         return replace(plan, num_chunks=options.num_chunks or -(-plan.num_chunks // heads))
 
 

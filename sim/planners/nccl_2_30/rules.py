@@ -8,7 +8,7 @@ from __future__ import annotations
 from sim.planners.nccl_2_30.graphs import Graph
 from sim.planners.nccl_2_30.kinds import PathKind
 from sim.planners.nccl_2_30.machine import Machine
-from sim.planners.nccl_2_30.options import NcclOptions
+from sim.planners.nccl_2_30.options import COLLNET, NVLS, NcclOptions
 from sim.planners.nccl_2_30.requests import COLLNET_MAX_LOCAL_RANKS
 from topo.words import counted
 
@@ -17,15 +17,13 @@ SIMPLE_ONLY = ("nvls", "nvls-tree", "pat")
 """Algorithms whose other protocols have no row in the tuner's table."""
 _NVLS_ANY_SIGN = ("int32", "int64", "uint32", "uint64", "float16", "bfloat16")
 _NVLS_SUM_ONLY = ("float32", "float64")
-_COLLNET = ("collnet-direct", "collnet-chain")
-_NVLS = ("nvls", "nvls-tree")
 
 
 def why_missing(machine: Machine, options: NcclOptions, collective: str, algorithm: str) -> str:
     """Why the tuner has no row for the algorithm in this collective; empty where it has one."""
     if collective in ("broadcast", "reduce"):
         return "" if algorithm == "ring" else f"{collective} runs by ring alone"
-    if algorithm in _NVLS and not machine.nvls:
+    if algorithm in NVLS and not machine.nvls:
         return "there is no NVLS here"
     if collective == "all_reduce":
         return "pat runs all_gather and reduce_scatter alone" if algorithm == "pat" else ""
@@ -54,9 +52,9 @@ def why_barred(
     unsafe = _why_no_ll128(machine, graph) if setting is None and protocol == "ll128" else ""
     if unsafe:
         return unsafe
-    if algorithm in _COLLNET:
+    if algorithm in COLLNET:
         return _why_no_collnet(machine, graph, options, protocol)
-    if algorithm in _NVLS:
+    if algorithm in NVLS:
         return _why_no_nvls(machine, graph, options, collective, algorithm)
     return ""
 
@@ -110,7 +108,7 @@ def why_unsupported(collective: str, algorithm: str, dtype: str, reduction: str)
     """Why an algorithm cannot do this reduction on this type; empty where it can."""
     if collective == "all_gather":
         return ""
-    if algorithm in _NVLS:
+    if algorithm in NVLS:
         known = (dtype in _NVLS_ANY_SIGN and reduction in ("sum", "min", "max")) or (
             dtype in _NVLS_SUM_ONLY and reduction == "sum"
         )

@@ -13,7 +13,7 @@ from sim.planners.nccl_2_30.choice_lists import COLLECTIVES
 from sim.planners.nccl_2_30.graphs import Graph, Pattern
 from sim.planners.nccl_2_30.kinds import PathKind
 from sim.planners.nccl_2_30.machine import Machine
-from sim.planners.nccl_2_30.options import ALGORITHMS, PROTOCOLS, NcclOptions
+from sim.planners.nccl_2_30.options import ALGORITHMS, COLLNET, NVLS, PROTOCOLS, NcclOptions
 from sim.planners.nccl_2_30.rules import SIMPLE_ONLY, why_barred, why_missing
 from sim.planners.nccl_2_30.trees import floor_log2
 
@@ -68,7 +68,7 @@ def tune(
 def _algbw(machine: Machine, graph: Graph, collective: str, algorithm: str, protocol: str) -> float:
     """Bytes per second as nccl-tests' algbw counts them."""
     busbw = _busbw(machine, graph, collective, algorithm, protocol)
-    if algorithm == "ring" or (collective == "all_reduce" and algorithm in ("nvls", "nvls-tree")):
+    if algorithm == "ring" or (collective == "all_reduce" and algorithm in NVLS):
         return busbw * machine.num_ranks / num_steps(machine, collective) if machine.num_ranks > 1 else busbw
     return busbw * 0.5 if collective == "all_reduce" else busbw
 
@@ -85,7 +85,7 @@ def num_inter_steps(machine: Machine, collective: str) -> int:
 
 
 def _busbw(machine: Machine, graph: Graph, collective: str, algorithm: str, protocol: str) -> float:
-    collnet = algorithm in ("collnet-direct", "collnet-chain")
+    collnet = algorithm in COLLNET
     intra = machine.num_nodes <= 2 or collnet
     raw = graph.num_channels * (graph.intra_bytes_per_s if intra else graph.inter_bytes_per_s)
     if algorithm == "ring":
