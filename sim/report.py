@@ -37,8 +37,6 @@ COLUMNS = (
 OVERLAPPING = ("broadcast", "reduce")
 LARGE_BYTES = 64 * 2**20
 """From here on a link or a kernel's rate decides, and no latency."""
-MOSTLY_IDLE = 1 / 3
-"""A link that is busy for less of the time does not limit by any reckoning."""
 INSTEAD_OF = Column("instead of", "instead_of")
 WIRE = "wire_gb_per_s"
 EXPECTED = Column("expected", "expected_busbw_gb_per_s")
@@ -129,7 +127,7 @@ def notes_on(simulator: Simulator, predictions: Sequence[Prediction]) -> list[st
 def _of_idle_links(predictions: Sequence[Prediction]) -> list[str]:
     """A sentence where the busiest link is idle for most of a large size: then it is not what limits."""
     slow = [run for run in predictions if run.engine == KERNELS and run.workload.num_bytes >= LARGE_BYTES]
-    idle = [run for run in slow if run.limiting and run.limiting.busy_fraction < MOSTLY_IDLE]
+    idle = [run for run in slow if run.limiting and run.limiting.is_mostly_idle]
     if not idle:
         return []
     run = max(idle, key=lambda one: one.workload.num_bytes)

@@ -29,9 +29,6 @@ RATE_DECIDES_BYTES = 16 * 2**20
 CHANGE_TOLERANCE = 0.05
 """How far two medians may be apart before that is called a change."""
 
-BUSY_FRACTION = 0.5
-"""A link that is in use for less of the predicted time is not what limits it."""
-
 BY_NCCL = ("nccl", "nccl-tests", "nccl-inspector")
 LAUNCH_SLACK_S = 25e-6
 """An all-reduce of 8 bytes over 8 A100 takes 17, 21, 34 or 42 us, by who publishes it: their launches differ."""
@@ -166,7 +163,7 @@ class Comparison:
     def limit(self) -> str:
         """What the predicted time goes into: the link that limits, unless it idles for most of it."""
         limiting = self.prediction.limiting
-        if limiting is None or limiting.busy_fraction < BUSY_FRACTION:
+        if limiting is None or limiting.is_mostly_idle:
             return LATENCIES
         return f"limited by {limiting.link}"
 
