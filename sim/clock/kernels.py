@@ -29,7 +29,7 @@ from sim.clock.parts import (
     softmin,
 )
 from sim.clock.terms import GENERATIONS, KIB, MIB
-from sim.planners.nccl_2_30.chunks import NUM_STEPS
+from sim.slots import SLOTS_PER_CONNECTION
 
 LL_LINES_BYTES = 4 * KIB
 """What the threads of a channel move at once."""
@@ -154,7 +154,7 @@ def _tree_ll128(v: Values) -> Floats:
 def _credits_s(v: Values) -> Floats:
     """How long a channel of an LL128 tree waits for slots of its buffer: all are free at first, then a way and back."""
     jobs = v.jobs
-    buffers = jobs.num_bytes / jobs.num_channels / (NUM_STEPS * _chunk_bytes(jobs))
+    buffers = jobs.num_bytes / jobs.num_channels / (SLOTS_PER_CONNECTION * _chunk_bytes(jobs))
     found: Floats = np.where(jobs.several, np.maximum(buffers - 1, 0) * 2 * v["net_ll128"], 0.0)
     return found
 

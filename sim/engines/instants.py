@@ -24,11 +24,9 @@ from sim.engines.rates import RateSolver
 from sim.engines.run import Run
 from sim.engines.tasks import Table, Tasks, of_classes
 from sim.schedule import Schedule
+from sim.slots import SLOTS_PER_CONNECTION
 from sim.workload import Workload
 from topo.errors import Deadlock
-
-SLOTS_PER_CONNECTION = 8
-"""Transfers under way on one connection (NCCL_STEPS in NCCL's device.h)."""
 
 _SAME_INSTANT = 1 + 1e-12
 _MOST_S = 1e300

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from sim.planners.nccl_2_30.launch import Communicator
 from sim.planners.nccl_2_30.options import COLLNET, NVLS
 from sim.planners.nccl_2_30.trees import floor_log2
+from sim.slots import SLOTS_PER_CONNECTION
 
-NUM_STEPS = 8
-"""Slots of one connection."""
 MIN_TRAFFIC_BYTES = 32 << 10
 LL_TRAFFIC = 4
 LINE_ELEMENTS, LINE_DATA_ELEMENTS = 16, 15
@@ -104,7 +103,7 @@ def chunk_bytes(
     comm: Communicator, collective: str, algorithm: str, protocol: str, num_bytes: int, num_channels: int
 ) -> int:
     """The size of one chunk for `num_bytes` (all ranks' data together) over so many channels."""
-    step = comm.buffer_bytes[protocol] // NUM_STEPS
+    step = comm.buffer_bytes[protocol] // SLOTS_PER_CONNECTION
     ring_steps = RING_CHUNK_STEPS.get(collective, 1) if (algorithm, protocol) == ("ring", "simple") else 1
     chunk = step * ring_steps
     if protocol == "ll":
