@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from sim.engines.network import Network
     from sim.engines.routes import Pairs, Routes
 
-HOST_MEMORY = "host memory"
+SHM = "SHM"
+"""What NCCL calls this transport in its logs; `GPU0->SHM` is what a GPU writes, `SHM->GPU0` what it reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ def with_host_copies(network: Network, copies: HostCopies, names: tuple[str, ...
             return own[0](index)
         rank, reads = divmod(index - num_links, 2)
         gpu = names[rank % per_host] if num_ranks == per_host else f"node{rank // per_host}/{names[rank % per_host]}"
-        return f"{HOST_MEMORY}->{gpu}" if reads else f"{gpu}->{HOST_MEMORY}"
+        return f"{SHM}->{gpu}" if reads else f"{gpu}->{SHM}"
 
     def routes(src: Pairs, dst: Pairs) -> Routes:
         ranks = (src < num_ranks) & (dst < num_ranks) & (src // per_host == dst // per_host)

@@ -43,9 +43,19 @@ def test_a_gpu_without_links_costs_most_of_the_rate() -> None:
     assert cost.lost_share > 0.8
 
 
+def slot_of(width: int, letters: str) -> dict[str, Cost]:
+    """What a slot with fewer lanes than its GPU has costs, on a machine whose pairs are all joined in one way."""
+    of = case(m=say.matrix(say.all_to_all(4, letters)), q=say.query(4, "NVIDIA L40S", more={2: f"4, 4, {width}, 16"}))
+    return costs(diagnose(of))
+
+
 def test_half_the_lanes_cost_half_the_rate() -> None:
-    of = case(m=say.matrix(say.all_to_all(4, "PHB")), q=say.query(4, "NVIDIA L40S", more={2: "4, 4, 8, 16"}))
-    assert costs(diagnose(of))["pcie-width"].lost_share == pytest.approx(0.5, abs=0.05)
+    assert slot_of(8, "PIX")["pcie-width"].lost_share == pytest.approx(0.5, abs=0.05)
+
+
+def test_lanes_cost_nothing_where_copies_through_the_host_need_fewer() -> None:
+    assert "pcie-width" not in slot_of(8, "PHB")
+    assert 0 < slot_of(2, "PHB")["pcie-width"].lost_share < 0.5
 
 
 @pytest.mark.corpus
@@ -53,13 +63,22 @@ def test_half_the_lanes_cost_half_the_rate() -> None:
     ("number", "evidence", "rule", "least"),
     [
         ("003", {"p": say.lspci(8, "ReqRedir+ CmpltRedir+")}, "acs-redirect", 0.3),
-        ("101", {"l": say.listing(8, "NVIDIA GeForce RTX 4090")}, "p2p-refused", 0.5),
         ("109", {}, "nvlink-bridge", 0.2),
     ],
 )
 def test_what_real_machines_lose_is_predicted(number: str, evidence: dict[str, str], rule: str, least: float) -> None:
     cost = costs(diagnose(case(m=text_of(number), **evidence)))[rule]
     assert least < cost.lost_share < 0.95
+
+
+@pytest.mark.parametrize(("sockets", "costs_something"), [(1, True), (2, False)])
+def test_refused_peers_cost_what_does_not_pass_the_host_anyway(sockets: int, costs_something: bool) -> None:
+    """A ring over two processors passes the host's memory between them, whatever its GPUs may."""
+    nodes = [gpu * sockets // 8 for gpu in range(8)]
+    apart = {(a, b): "SYS" for a in range(8) for b in range(a) if nodes[a] != nodes[b]}
+    pairs = say.all_to_all(8, "PIX", but=apart)
+    of = case(m=say.matrix(pairs, nodes), l=say.listing(8, "NVIDIA GeForce RTX 4090"))
+    assert ("p2p-refused" in costs(diagnose(of))) == costs_something
 
 
 def test_modules_without_nvlink_lose_most_of_the_rate() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sim.clock.facts import pairs_through_host
+from sim.engines.host_copies import SHM
 from sim.planners.options import Options
 from sim.predict import Simulator
 from sim.profile import load_profile
@@ -39,7 +40,7 @@ def test_a_schedule_of_nccls_ring_is_as_slow_as_its_kernel(name: str) -> None:
 def test_no_schedule_moves_more_through_the_host_than_its_copies_do(name: str, algorithm: str) -> None:
     machine, options = THROUGH_HOST[name]
     run = Simulator(machine, None, options, "event").run(LARGE, algorithm)
-    copies = [load for load in run.link_loads if "host memory" in load.link]
+    copies = [load for load in run.link_loads if SHM in load.link]
     assert copies
     assert max(load.num_bytes for load in copies) / run.duration_s <= copies[0].bandwidth_bytes_per_s * 1.001
 
@@ -59,12 +60,12 @@ def test_gpus_below_one_switch_reach_each_other(nodes: int) -> None:
 @pytest.mark.parametrize("name", ["dgx-h100", "dgx1-v100"])
 def test_peers_need_no_copies(name: str) -> None:
     run = Simulator(preset(name), load_profile("nccl-fitted", preset(name)), engine="event").run(LARGE, "ring")
-    assert not any("host memory" in load.link for load in run.link_loads)
+    assert not any(SHM in load.link for load in run.link_loads)
 
 
 def test_the_ideal_profile_knows_no_copies() -> None:
     run = Simulator(preset("pcie-8gpu"), load_profile("ideal", preset("pcie-8gpu"))).run(LARGE, "ring")
-    assert not any("host memory" in load.link for load in run.link_loads)
+    assert not any(SHM in load.link for load in run.link_loads)
 
 
 def test_of_several_hosts_each_copies_by_itself() -> None:
@@ -72,4 +73,4 @@ def test_of_several_hosts_each_copies_by_itself() -> None:
         load.link
         for load in Simulator(Cluster(preset("pcie-8gpu"), 2), engine="event").run(LARGE, "hierarchical").link_loads
     }
-    assert {"host memory->node0/GPU0", "node1/GPU7->host memory"} <= links
+    assert {"SHM->node0/GPU0", "node1/GPU7->SHM"} <= links
