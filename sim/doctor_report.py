@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from topo.table import Column, Table
+from topo.table_grid import phrased
 from topo.units import format_size
 
 if TYPE_CHECKING:
     from sim.doctor import Cost, Diagnosis
 
-WIDTH = 100
+WIDTH = 80
 
 COLUMNS = (
     Column("severity", "severity"),
@@ -28,14 +29,14 @@ def as_text(name: str, found: Sequence[Diagnosis]) -> str:
     """Findings in full (evidence, cost, why it hurts, what to do), then notes in a line each."""
     findings = [row for row in found if row.finding.severity == "finding"]
     notes = [row for row in found if row.finding.severity == "note"]
-    lines = [f"{name}: {summary(found)}"]
+    lines = phrased(f"{name}: {summary(found)}", WIDTH)
     for row in findings:
         lines += ["", *_wrapped(f"FINDING  {row.finding.sentence}", 9), *_details(row)]
     if notes:
         lines.append("")
     for row in notes:
         lines += _wrapped(f"note     {row.finding.sentence}", 9)
-        lines += [f"         {quote}" for quote in row.finding.evidence[:1]]
+        lines += [line for quote in row.finding.evidence[:1] for line in _wrapped(f"         {quote}", 9)]
     return "\n".join(lines) + "\n"
 
 
@@ -67,7 +68,7 @@ def in_words(cost: Cost) -> str:
 
 
 def _wrapped(line: str, indent: int) -> list[str]:
-    return textwrap.wrap(line, WIDTH, subsequent_indent=" " * indent, drop_whitespace=True) or [line]
+    return textwrap.wrap(line, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False) or [line]
 
 
 def as_table(found: Sequence[Diagnosis]) -> Table:

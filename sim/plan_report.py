@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sim.plan_sockets import socket_lines
 from topo.cli_common import Column, Table
+from topo.table_grid import phrased
 from topo.units import format_size
 from topo.words import counted, ranges
 
@@ -69,7 +70,7 @@ class PlanReport:
 def plan_text(report: PlanReport) -> str:
     """Graphs, channels, choices, switch points and all estimates."""
     parts = [
-        f"{report.title}\n",
+        "".join(f"{line}\n" for line in phrased(report.title, WIDTH)),
         _graphs_table(report.plan).text(terminal=False),
         "".join(f"{line}\n" for line in _channel_lines(report.plan)),
         "".join(f"{line}\n" for line in socket_lines(report.sockets)),

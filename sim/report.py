@@ -28,16 +28,16 @@ COLUMNS = (
     Column("algorithm", "algorithm"),
     Column("proto", "protocol"),
     Column("chan", "num_channels"),
-    Column("time us", "time_us", ",.2f"),
-    Column("algbw GB/s", "algbw_gb_per_s", ".2f"),
-    Column("busbw GB/s", "busbw_gb_per_s", ".2f"),
-    Column("wire GB/s", "wire_gb_per_s", ".2f"),
-    Column("limiting link", "limiting_link"),
+    Column("time\nus", "time_us", ",.2f"),
+    Column("algbw\nGB/s", "algbw_gb_per_s", ".2f"),
+    Column("busbw\nGB/s", "busbw_gb_per_s", ".2f"),
+    Column("wire\nGB/s", "wire_gb_per_s", ".2f"),
+    Column("limiting\nlink", "limiting_link", aside="limiting link {}"),
 )
 OVERLAPPING = ("broadcast", "reduce")
 LARGE_BYTES = 64 * 2**20
 """From here on a link or a kernel's rate decides, and no latency."""
-INSTEAD_OF = Column("instead of", "instead_of")
+INSTEAD_OF = Column("instead of", "instead_of", aside="instead of {}")
 WIRE = "wire_gb_per_s"
 EXPECTED = Column("expected", "expected_busbw_gb_per_s")
 """Between which busbw four of five measured ones are expected."""

@@ -44,7 +44,7 @@ _PLANNED = (
 )
 _RINGS = Column("rings", "new_rings", aside="rings: {}")
 _EFFICIENCY = Column("efficiency", "efficiency", show=lambda cell: f"{cell:.0%}")
-_LIMIT = Column("limiting\nlink", "limiting_link")
+_LIMIT = Column("limiting\nlink", "limiting_link", aside="limiting link {}", at_last=True)
 _REMARK = Column("remark", "remark", aside="{}")
 
 

@@ -81,6 +81,7 @@ def run_all(text: str, folder: Path) -> Iterator[tuple[Example, subprocess.Compl
     for name in ("examples", "docs"):
         (folder / name).symlink_to(ROOT / name)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    environment.pop("COLUMNS", None)
     for example in filter(can_run, examples(text)):
         yield (
             example,

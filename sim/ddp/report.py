@@ -24,10 +24,13 @@ COLUMNS = (
     Column("step\nms", "step_ms", ",.3f"),
     Column("exposed\nms", "exposed_ms", ",.3f"),
     Column("hidden\nms", "overlapped_ms", ",.3f"),
-    Column("compute\nms", "compute_ms", ",.3f"),
+    Column("compute\nms", "compute_ms", ",.3f", aside="compute {} ms"),
 )
-COPIES, EFFICIENCY = Column("copies\nms", "copy_ms", ",.3f"), Column("efficiency", "efficiency", ".1%")
-MACHINE = Column("machine", "machine")
+COPIES, EFFICIENCY = (
+    Column("copies\nms", "copy_ms", ",.3f", aside="copies {} ms"),
+    Column("efficiency", "efficiency", ".1%"),
+)
+MACHINE = Column("machine", "machine", aside="{}", at_last=True)
 BUCKET_COLUMNS = (
     Column("bucket", "bucket"),
     Column("gradients\nbytes", "num_bytes", show="{:,}".format),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,10 @@ SIZES = Table(
         (1 << 20, "ring", None, None, None),
     ),
     "all_reduce on dgx-h100, 8 ranks: simulated, profile nccl-constants, engine event and steady",
+)
+FOLDED_TITLE = (
+    "all_reduce on dgx-h100, 8 ranks: simulated, profile nccl-constants,",
+    "  engine event and steady",
 )
 
 
@@ -68,18 +73,32 @@ def test_a_formatter_is_for_people_alone() -> None:
     ]
     assert "| 64 KiB | parameter-server | 17.67 | 3.71 | GPU0->NVS0 |" in SIZES.markdown()
     assert "| algbw GB/s |" in SIZES.markdown().splitlines()[0]
-    assert SIZES.text(terminal=False).splitlines()[2].startswith("64 KiB  parameter-server  ")
+    assert SIZES.text(terminal=False).splitlines()[3].startswith("64 KiB  parameter-server  ")
 
 
-def test_in_a_pipe_everything_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "20")
+@pytest.mark.parametrize("columns", [None, "", "20", "0", "-1", "wide", "80"])
+def test_in_a_pipe_a_row_is_a_line_where_80_columns_hold_it(
+    columns: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns is not None:
+        monkeypatch.setenv("COLUMNS", columns)
     assert SIZES.text(terminal=True).splitlines() == [
-        SIZES.title,
+        *FOLDED_TITLE,
         "  size  algorithm           time us  algbw GB/s  limiting link",
         "64 KiB  parameter-server      17.67        3.71  GPU0->NVS0",
         " 1 GiB  ring              40,555.61       26.48  a link of several words",
         " 1 MiB  ring                      -           -  -",
     ]
+
+
+@pytest.mark.parametrize(("columns", "is_whole"), [("87", False), ("88", True), ("200", True)])
+def test_a_pipe_is_wider_where_the_environment_says_so(
+    columns: str, is_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    wide = Table((Column("one", "one"), Column("other", "other")), (("one " * 10 + "name", "another " * 5 + "one"),))
+    assert (len(wide.text(terminal=False).splitlines()) == 2) == is_whole
 
 
 NARROWED = {
@@ -122,9 +141,8 @@ NARROWED = {
 
 @pytest.mark.parametrize("width", NARROWED)
 def test_on_a_screen_it_is_narrowed_step_by_step(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    title, *lines = on_a_screen(SIZES, width, monkeypatch)
-    assert title == SIZES.title, "a title is one line, so that it can be searched"
-    assert [line.rstrip() for line in lines] == NARROWED[width].strip("\n").split("\n")
+    lines = [line.rstrip() for line in on_a_screen(replace(SIZES, title=""), width, monkeypatch)]
+    assert lines == NARROWED[width].strip("\n").split("\n")
 
 
 def test_a_dumb_terminal_has_its_width_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,13 +193,31 @@ def test_nothing_is_cut_in_any_width(table: Table, width: int) -> None:
     assert sorted("".join(lines).replace(" ", "")) == sorted("".join(letters).replace(" ", ""))
 
 
-@given(tables)
-def test_a_row_is_a_line_in_a_pipe(table: Table) -> None:
+names = st.lists(
+    st.sampled_from(["GPU0->", "fat-", "node3/", "mlx5_0 ", "parameter-", "and "]), min_size=1, max_size=12
+)
+long_cells = st.one_of(names.map("".join).map(str.strip), st.integers(0, 10**9), st.floats(0, 1e9), st.none())
+named_tables = st.integers(1, 6).flatmap(
+    lambda count: st.builds(
+        Table,
+        st.tuples(*[st.builds(Column, st.sampled_from(["time us", "GB\ns"]), st.just("key"))] * count),
+        st.lists(st.tuples(*[long_cells] * count), min_size=1, max_size=4).map(tuple),
+        st.sampled_from(["", SIZES.title, "phrase, " * 20, "word " * 40]),
+    )
+)
+
+
+@given(named_tables)
+def test_in_a_pipe_a_table_has_80_columns_and_every_part_of_a_name_is_whole(table: Table) -> None:
     lines = table.text(terminal=False).splitlines()
-    assert len(lines) == 1 + len(table.rows)
-    for line, row in zip(lines[1:], table.rows, strict=True):
-        for column, cell in zip(table.columns, row, strict=True):
-            assert column.shown(cell).rstrip() in line
+    assert max(map(len, lines)) <= 80
+    for word in table.title.split():
+        assert any(word in line.split() for line in lines)
+    for column, cell in numbers(table):
+        assert any(column.shown(cell) in line.split() for line in lines)
+    for cell in (cell for row in table.rows for cell in row if isinstance(cell, str)):
+        for part in re.findall(r"[A-Za-z0-9_]+(?:->|-|/)?", cell):
+            assert any(part in line for line in lines)
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1"])
@@ -220,12 +256,22 @@ def test_columns_go_aside_as_numbered_notes_where_the_table_is_too_wide_for_a_pi
 
 
 def test_titles_take_two_lines_where_notes_alone_do_not_make_it_fit() -> None:
-    name = "x" * 52
+    name = "x" * 59
     wide = Table(ASIDE.columns, ((name, 5.9, 10, "EXTRAPOLATED"),))
     lines = wide.text(terminal=False).splitlines()
-    assert lines[0] == f"change{' ' * 48}time change  note"
+    assert lines[0] == f"change{' ' * 55}time change  note"
     longer = Table(ASIDE.columns, ((f"{name}{name}", 5.9, 10, "EXTRAPOLATED"),)).text(terminal=False).splitlines()
     assert [line.split() for line in longer[:2]] == [["time"], ["change", "change", "note"]]
+
+
+def test_what_goes_aside_at_last_stays_where_the_others_notes_are_enough() -> None:
+    columns = (*ASIDE.columns, Column("link", "link", aside="link {}", at_last=True))
+    short, long = ("GPU0->NVS0", "-> ".join(["node3/GPU0"] * 5))
+    for link, is_there in ((short, True), (long, False)):
+        rows = tuple((*row, link) for row in ASIDE.rows)
+        head, *lines = Table(columns, rows).text(terminal=False).splitlines()
+        assert ("link" in head.split()) == is_there
+        assert any(f"link {link.split()[0]}" in line for line in lines) != is_there
 
 
 def test_nothing_goes_aside_where_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
