@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import product
-from typing import get_args
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from operator import attrgetter
+from typing import TypeVar, get_args
 
 from topo.errors import TopologyError
 from topo.topology import RANK_KINDS, DeviceKind, LinkKind, LinkState, Topology, some
+
+K = TypeVar("K", bound=Hashable)
 
 RATES_BYTES_PER_S = (1.0, 1e18)
 """Between these lies the rate of anything that is built: outside, what engines divide would overflow."""
@@ -17,65 +19,29 @@ MOST_LATENCY_S = 1e6
 """More than eleven days on one link is a slip of the keyboard."""
 
 
+def _repeated(values: Sequence[K]) -> K | None:
+    """The first value that stands a second time, None where none does; it is looked for only where there is one."""
+    if len(set(values)) == len(values):
+        return None
+    counts = Counter(values)
+    return next(value for value in values if counts[value] > 1)
+
+
 def _unique_device_ids(topology: Topology) -> None:
     """An id names one device."""
-    ids = {device.id for device in topology.devices}
-    if len(ids) == len(topology.devices) and "" not in ids:
-        return
-    seen: set[str] = set()
-    for device in topology.devices:
-        if not device.id:
-            raise TopologyError(f"a device of kind {device.kind} has an empty id: give it one")
-        if device.id in seen:
-            raise TopologyError(f"two devices are called {device.id!r}: ids must be unique, rename one")
-        seen.add(device.id)
+    by_id = {device.id: device for device in topology.devices}
+    if "" in by_id:
+        raise TopologyError(f"a device of kind {by_id[''].kind} has an empty id: give it one")
+    if len(by_id) < len(topology.devices):
+        twice = _repeated([device.id for device in topology.devices])
+        raise TopologyError(f"two devices are called {twice!r}: ids must be unique, rename one")
 
 
-def _known_kinds(topology: Topology) -> None:
-    """Kinds are a closed list, since routes and path letters depend on them."""
-    device_kinds, link_kinds, link_states = (frozenset(get_args(kind)) for kind in (DeviceKind, LinkKind, LinkState))
-    for device in topology.devices:
-        if device.kind not in device_kinds:
-            raise TopologyError(f"{device.id}: unknown kind {device.kind!r}, one of {', '.join(get_args(DeviceKind))}")
-    # Here and below: what many links have in common is told from all at once; only a fault is looked for one by one.
-    if {(link.kind, link.state) for link in topology.links} <= set(product(link_kinds, link_states)):
-        return
-    for link in topology.links:
-        if link.kind not in link_kinds:
-            raise TopologyError(f"{link.id}: unknown kind {link.kind!r}, one of {', '.join(get_args(LinkKind))}")
-        if link.state not in link_states:
-            raise TopologyError(f"{link.id}: unknown state {link.state!r}, one of {', '.join(get_args(LinkState))}")
-
-
-def _links_join_devices(topology: Topology) -> None:
-    """A link joins two different devices that exist, and each (src, dst, kind) stands once."""
-    ids = {device.id for device in topology.devices}
-    if any(link.src == link.dst or link.src not in ids or link.dst not in ids for link in topology.links):
-        _refuse_loose_ends(topology, ids)
-    if len({(link.src, link.dst, link.kind) for link in topology.links}) < len(topology.links):
-        counts = Counter((link.src, link.dst, link.kind) for link in topology.links)
-        (src, dst, kind), _ = counts.most_common(1)[0]
-        raise TopologyError(f"two {kind} links {src}->{dst}: give one link with the sum of their lanes")
-
-
-def _refuse_loose_ends(topology: Topology, ids: Collection[str]) -> None:
-    for link in topology.links:
-        if link.src not in ids or link.dst not in ids:
-            end = link.dst if link.src in ids else link.src
-            raise TopologyError(f"link {link.id} leads to {end!r}, which is no device: known are {some(sorted(ids))}")
-        if link.src == link.dst:
-            raise TopologyError(f"link {link.id} joins {link.src!r} to itself: remove it")
-
-
-def _physical_numbers(topology: Topology) -> None:
-    """Rates and latencies are those of things that can be built: no engine meets anything else."""
-    # Machines have many links and few rates: each combination is checked on the first link that has it.
-    numbers = {(link.bandwidth_bytes_per_s, link.latency_s, link.lanes): link for link in reversed(topology.links)}
-    for link in numbers.values():
-        _check_rate(f"link {link.id}", link.bandwidth_bytes_per_s)
-        _check_latency(f"link {link.id}", link.latency_s)
-        if link.lanes < 1:
-            raise TopologyError(f"link {link.id} has {link.lanes} lanes: at least 1, or leave the link out")
+def _sound_devices(topology: Topology) -> None:
+    """Kinds are a closed list, since routes and path letters depend on them; numbers are those of real things."""
+    # A machine has many devices and links, and few kinds of them: each kind is checked on the first that is of it.
+    for device in {device.kind: device for device in reversed(topology.devices)}.values():
+        _check_word(device.id, "kind", device.kind, DeviceKind)
     for device in topology.devices:
         if device.gpu and (device.gpu.compute_capability or 0) < 0:
             raise TopologyError(f"GPU {device.id} has a compute capability below 0: ten times CUDA's is expected")
@@ -83,6 +49,37 @@ def _physical_numbers(topology: Topology) -> None:
             _check_rate(f"NIC {device.id}", device.nic.bandwidth_bytes_per_s)
         if device.nic and device.nic.latency_s is not None:
             _check_latency(f"NIC {device.id}", device.nic.latency_s)
+
+
+def _sound_links(topology: Topology) -> None:
+    """Kinds and states are closed lists; no engine meets rates and latencies that nothing has which can be built."""
+    facts = attrgetter("kind", "state", "bandwidth_bytes_per_s", "latency_s", "lanes")
+    for link in {facts(link): link for link in reversed(topology.links)}.values():
+        _check_word(link.id, "kind", link.kind, LinkKind)
+        _check_word(link.id, "state", link.state, LinkState)
+        _check_rate(f"link {link.id}", link.bandwidth_bytes_per_s)
+        _check_latency(f"link {link.id}", link.latency_s)
+        if link.lanes < 1:
+            raise TopologyError(f"link {link.id} has {link.lanes} lanes: at least 1, or leave the link out")
+
+
+def _check_word(what: str, name: str, word: str, known: object) -> None:
+    if word not in get_args(known):
+        raise TopologyError(f"{what}: unknown {name} {word!r}, one of {', '.join(get_args(known))}")
+
+
+def _links_join_devices(topology: Topology) -> None:
+    """A link joins two different devices that exist, and each (src, dst, kind) stands once."""
+    ids = {device.id for device in topology.devices}
+    for link in topology.links:
+        if link.src not in ids or link.dst not in ids:
+            end = link.dst if link.src in ids else link.src
+            raise TopologyError(f"link {link.id} leads to {end!r}, which is no device: known are {some(sorted(ids))}")
+        if link.src == link.dst:
+            raise TopologyError(f"link {link.id} joins {link.src!r} to itself: remove it")
+    if twice := _repeated([(link.src, link.dst, link.kind) for link in topology.links]):
+        src, dst, kind = twice
+        raise TopologyError(f"two {kind} links {src}->{dst}: give one link with the sum of their lanes")
 
 
 def _check_rate(what: str, rate: float) -> None:
@@ -102,23 +99,16 @@ def _check_latency(what: str, latency_s: float) -> None:
 
 def _ranks_are_devices(topology: Topology) -> None:
     """Each rank is one GPU (or CPU process) of this machine."""
-    by_id = {device.id: device for device in topology.devices}
-    ranks = set(topology.gpu_ids)
-    if (
-        len(ranks) == len(topology.gpu_ids)
-        and ranks <= by_id.keys()
-        and {by_id[rank].kind for rank in topology.gpu_ids} <= set(RANK_KINDS)
-    ):
-        return
-    seen: set[str] = set()
+    kinds: dict[str, str] = {device.id: device.kind for device in topology.devices}
     for rank, gpu_id in enumerate(topology.gpu_ids):
-        if (device := by_id.get(gpu_id)) is None:
-            raise TopologyError(f"rank {rank} is {gpu_id!r}, which is no device: known are {some(sorted(by_id))}")
-        if device.kind not in RANK_KINDS:
-            raise TopologyError(f"rank {rank} is {gpu_id!r}, a {device.kind}: a rank is a gpu or a process")
-        if gpu_id in seen:
-            raise TopologyError(f"{gpu_id!r} stands for two ranks: each device is one rank")
-        seen.add(gpu_id)
+        kind = kinds.get(gpu_id)
+        if kind is None:
+            raise TopologyError(f"rank {rank} is {gpu_id!r}, which is no device: known are {some(sorted(kinds))}")
+        if kind not in RANK_KINDS:
+            raise TopologyError(f"rank {rank} is {gpu_id!r}, a {kind}: a rank is a gpu or a process")
+    twice = _repeated(topology.gpu_ids)
+    if twice is not None:
+        raise TopologyError(f"{twice!r} stands for two ranks: each device is one rank")
 
 
 def _hidden_pairs_are_devices(topology: Topology) -> None:
@@ -174,9 +164,9 @@ def _reached(start: str, near: Sequence[str], far: Sequence[str], wanted: Iterab
 
 CHECKS: tuple[Callable[[Topology], None], ...] = (
     _unique_device_ids,
-    _known_kinds,
+    _sound_devices,
+    _sound_links,
     _links_join_devices,
-    _physical_numbers,
     _ranks_are_devices,
     _hidden_pairs_are_devices,
     _ranks_connected,
