@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sim.sweep_points import failed_line, price_points
+from sim.sweep_pieces import Piece, piece_of, pieces_of
+from sim.sweep_points import failed_lines, price_points
 from topo.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
@@ -17,18 +18,13 @@ if TYPE_CHECKING:
     from sim.sweep_spec import Spec
     from sim.sweep_workers import Workers
 
-MOST_AT_ONCE = 64
-"""Points of one piece of work: enough to share a machine's plans, few enough to be written soon."""
-
-LEAST_PIECES_PER_WORKER = 8
 AHEAD = 2
 """Pieces per worker that are handed out before earlier ones are back."""
 
 KILLED = "the process that priced this point was killed, perhaps for want of memory"
 
-Points = tuple[int, ...]
-Note = Callable[[Points, Sequence[bytes]], None]
-"""Takes the lines of points that are priced."""
+Note = Callable[[Sequence[int], Sequence[bytes]], None]
+"""Takes the numbers of points that are priced, and their lines."""
 Progress = Callable[[int, int, float], None]
 """Told how many points are done, how many of them now, and for how many seconds the sweep runs."""
 
@@ -51,15 +47,15 @@ def run_sweep(spec: Spec, file: SweepFile, workers: Workers, progress: Progress)
     begin = time.monotonic()
     before = len(file.done)
 
-    def note(points: Points, lines: Sequence[bytes]) -> None:
-        file.append(points, lines)
+    def note(numbers: Sequence[int], lines: Sequence[bytes]) -> None:
+        file.append(numbers, lines)
         progress(len(file.done), len(file.done) - before, time.monotonic() - begin)
 
     pieces = pieces_of(spec, frozenset(file.done), workers.count)
     try:
-        while lost := _until_lost(spec, pieces, workers, note):
-            for points in lost:
-                _alone(spec, points, workers, note)
+        while lost := _until_lost(pieces, workers, note):
+            for piece in lost:
+                _alone(piece, workers, note)
     except workers.gone as error:
         raise EnvironmentMissing(f"{workers.where} is gone ({type(error).__name__})") from None
     finally:
@@ -68,29 +64,13 @@ def run_sweep(spec: Spec, file: SweepFile, workers: Workers, progress: Progress)
     return Summary(spec.num_points, len(file.done) - before, before, time.monotonic() - begin)
 
 
-def pieces_of(spec: Spec, done: Collection[int], num_workers: int) -> Iterator[Points]:
-    """The points that are left, in pieces of points that stand beside each other and, as far as they can, share."""
-    share = max(1, spec.num_points // (LEAST_PIECES_PER_WORKER * num_workers))
-    limit = min(MOST_AT_ONCE, share)
-    piece: list[int] = []
-    for number in range(spec.num_points):
-        ends_group = number % spec.num_sharing == 0 and len(piece) + spec.num_sharing > limit
-        if piece and (len(piece) >= limit or ends_group):
-            yield tuple(piece)
-            piece = []
-        if number not in done:
-            piece.append(number)
-    if piece:
-        yield tuple(piece)
-
-
-def _until_lost(spec: Spec, pieces: Iterator[Points], workers: Workers, note: Note) -> list[Points]:
+def _until_lost(pieces: Iterator[Piece], workers: Workers, note: Note) -> list[Piece]:
     """Prices pieces until none is left or a worker is lost; returns those that were under way then."""
-    pending: dict[Future[list[bytes]], Points] = {}
+    pending: dict[Future[list[bytes]], Piece] = {}
     with _opened(workers) as executor:
         try:
-            for points in pieces:
-                pending[executor.submit(price_points, spec, points)] = points
+            for piece in pieces:
+                pending[executor.submit(price_points, piece)] = piece
                 if len(pending) >= AHEAD * workers.count:
                     _collect(pending, note)
             while pending:
@@ -100,41 +80,40 @@ def _until_lost(spec: Spec, pieces: Iterator[Points], workers: Workers, note: No
     return []
 
 
-def _collect(pending: dict[Future[list[bytes]], Points], note: Note) -> None:
+def _collect(pending: dict[Future[list[bytes]], Piece], note: Note) -> None:
     """Writes what is back first."""
     done, _ = wait(pending, return_when=FIRST_COMPLETED)
     for future in done:
-        note(pending[future], future.result())
+        note(pending[future].numbers, future.result())
         del pending[future]
 
 
-def _kept(pending: dict[Future[list[bytes]], Points], note: Note) -> list[Points]:
+def _kept(pending: dict[Future[list[bytes]], Piece], note: Note) -> list[Piece]:
     """Writes what was priced before a worker was lost; returns the pieces that were not."""
     lost = []
-    for future, points in pending.items():
+    for future, piece in pending.items():
         if future.done() and not future.cancelled() and future.exception() is None:
-            note(points, future.result())
+            note(piece.numbers, future.result())
         else:
-            lost.append(points)
+            lost.append(piece)
     return lost
 
 
-def _alone(spec: Spec, points: Points, workers: Workers, note: Note) -> None:
+def _alone(piece: Piece, workers: Workers, note: Note) -> None:
     """Prices a piece with nobody beside it, to tell whether it is what kills; a single point that kills is failed.
 
     A piece of several that kills is halved, and its halves are priced in the same way.
     """
     try:
         with _opened(workers) as executor:
-            lines = executor.submit(price_points, spec, points).result()
+            lines = executor.submit(price_points, piece).result()
     except workers.lost:
-        lines = [failed_line(spec, points[0], KILLED)] if len(points) == 1 else []
+        lines = failed_lines(piece, KILLED) if len(piece.points) == 1 else []
     if lines:
-        note(points, lines)
+        note(piece.numbers, lines)
         return
-    middle = len(points) // 2
-    for half in (points[:middle], points[middle:]):
-        _alone(spec, half, workers, note)
+    for half in piece.halves():
+        _alone(half, workers, note)
 
 
 @contextmanager
@@ -148,5 +127,5 @@ def estimate_s(spec: Spec, num_workers: int) -> float:
     begin = time.perf_counter()
     sample = sorted({0, last // 2, last})
     for number in sample:
-        price_points(spec, (number,))
+        price_points(piece_of(spec, (number,)))
     return (time.perf_counter() - begin) / len(sample) * spec.num_points / num_workers

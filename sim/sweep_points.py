@@ -12,6 +12,7 @@ from topo.words import counted
 
 if TYPE_CHECKING:
     from sim.predict import Simulator
+    from sim.sweep_pieces import Piece, Point
     from sim.sweep_spec import Spec, Value
     from sim.workload import Workload
 
@@ -37,27 +38,24 @@ RESULTS = (
 )
 """What a line says beside its schema, the sweep's id, the point's number and its values; null: nothing is known."""
 
-Point = Mapping[str, "Value"]
-
 _PRICED = b'"error":null}\n'
 """How lines end whose point was priced: told without reading the line."""
 
 
-def price_points(spec: Spec, numbers: Sequence[int]) -> list[bytes]:
-    """The lines of these points, in their order; a point that fails has its error in its line.
+def price_points(piece: Piece) -> list[bytes]:
+    """The lines of its points, in their order; a point that fails has its error in its line.
 
     Points that share machine and plans should stand beside each other: what they share is made once.
     """
-    lines, sweep_id = [], spec.id
+    lines, spec = [], piece.settings
     shared: tuple[object, ...] | None = None
     simulator: Simulator | TopoError | None = None
-    for number in numbers:
-        point = spec.point(number)
+    for number, point in piece.points:
         key = tuple(point[name] for name in SHARING)
         if key != shared:
             shared, simulator = key, _simulator(spec, point)
         assert simulator is not None
-        lines.append(_line(sweep_id, number, point, _results(spec, simulator, point)))
+        lines.append(_line(piece.sweep_id, number, point, _results(spec, simulator, point)))
     return lines
 
 
@@ -69,9 +67,9 @@ def problem_of(line: bytes) -> str | None:
     return str(problem) if problem else None
 
 
-def failed_line(spec: Spec, number: int, problem: str) -> bytes:
-    """The line of a point that nobody could price."""
-    return _line(spec.id, number, spec.point(number), {"error": problem})
+def failed_lines(piece: Piece, problem: str) -> list[bytes]:
+    """The lines of points that nobody could price."""
+    return [_line(piece.sweep_id, number, point, {"error": problem}) for number, point in piece.points]
 
 
 def _line(sweep_id: str, number: int, point: Point, results: Mapping[str, Any]) -> bytes:

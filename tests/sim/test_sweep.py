@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 from sim import sweep
 from sim.sweep import estimate_s, run_sweep
 from sim.sweep_file import SweepFile
+from sim.sweep_pieces import Piece, piece_of, pieces_of
 from sim.sweep_points import RESULTS, price_points, spread_starts
 from sim.sweep_spec import Spec, parse_spec
 from sim.sweep_workers import Workers, dask_workers, local_workers
@@ -45,7 +47,7 @@ class Inline(Executor):
 
     def submit(self, function: Any, /, *arguments: Any, **_: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        if self._fails(arguments[1]):
+        if self._fails(arguments[0].numbers):
             future.set_exception(BrokenExecutor("killed"))
         else:
             future.set_result(function(*arguments))
@@ -71,7 +73,7 @@ def rows_of(content: bytes) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def expected() -> bytes:
     spec = parse_spec(GRID)
-    return b"".join(price_points(spec, range(spec.num_points)))
+    return b"".join(price_points(piece_of(spec, range(spec.num_points))))
 
 
 def test_a_line_says_what_was_asked_and_what_came_of_it(expected: bytes) -> None:
@@ -94,6 +96,17 @@ def test_a_slower_network_is_slower_in_the_lines_too(expected: bytes) -> None:
     fine = {(r["changes"], r["algorithm"], r["num_bytes"]): r["time_s"] for r in rows_of(expected) if not r["error"]}
     for algorithm in ("ring", "tree"):
         assert fine["scale network bandwidth x0.5", algorithm, 2**20] > fine["", algorithm, 2**20]
+
+
+def test_a_worker_gets_its_points_and_no_more_of_the_grid(expected: bytes) -> None:
+    spec = parse_spec(GRID)
+    sent = [pickle.dumps(piece) for piece in pieces_of(spec, (), 2)]
+    assert b"".join(line for one in sent for line in price_points(pickle.loads(one))) == expected
+    for count in (512, 100_000):
+        grid = parse_spec(f'topology = "{STAR}"\nsize = {list(range(2**20, 2**20 + count))}')
+        piece = next(pieces_of(grid, (), 1))
+        assert len(piece.points) == 64
+        assert len(pickle.dumps(piece)) < 64 * 100
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -208,11 +221,11 @@ class _Killing:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def __call__(self, spec: Spec, numbers: tuple[int, ...]) -> list[bytes]:
+    def __call__(self, piece: Piece) -> list[bytes]:
         try:
             os.close(os.open(self._path, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
-            return price_points(spec, numbers)
+            return price_points(piece)
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError
 
@@ -249,7 +262,7 @@ def test_parquet_holds_the_same_rows(expected: bytes, tmp_path: Path) -> None:
 
     path, spec = tmp_path / "out.parquet", parse_spec(GRID)
     first = SweepFile(path, spec.id)
-    first.append((0,), price_points(spec, (0,)))
+    first.append((0,), price_points(piece_of(spec, (0,))))
     first.close()
     swept(spec, path)
     assert pq.read_table(path).to_pylist() == rows_of(expected)
@@ -302,7 +315,7 @@ def test_failures_are_counted_as_they_come_and_as_they_are_found_again(expected:
 
 def test_every_algorithm_is_every_one_that_the_machine_can_run() -> None:
     spec = parse_spec(f'topology = "{STAR}"\nalgorithm = "all"\nsize = "1M"')
-    rows = rows_of(b"".join(price_points(spec, range(spec.num_points))))
+    rows = rows_of(b"".join(price_points(piece_of(spec, range(spec.num_points)))))
     priced = {row["algorithm"] for row in rows if row["time_s"] is not None}
     assert {"ring", "tree"} <= priced < {row["algorithm"] for row in rows}
     assert not any(row["error"] for row in rows)
@@ -310,7 +323,7 @@ def test_every_algorithm_is_every_one_that_the_machine_can_run() -> None:
 
 def test_seeds_change_times_and_nothing_else() -> None:
     spec = parse_spec(f'topology = "{STAR}"\njitter = "20us"\nseed = "1-3"\nalgorithm = "ring"\nsize = "1M"')
-    rows = rows_of(b"".join(price_points(spec, range(3))))
+    rows = rows_of(b"".join(price_points(piece_of(spec, range(3)))))
     assert len({row["time_s"] for row in rows}) == 3
     assert {row["ran_algorithm"] for row in rows} == {"ring"}
 
@@ -473,7 +486,7 @@ def test_a_name_that_nothing_has_is_refused_before_anything_is_priced(axis: str)
 
 def test_a_server_is_a_change_of_the_algorithm_too() -> None:
     spec = parse_spec('topology = "dgx-h100"\nchanges = ["", "server GPU0"]\nsize = "1M"')
-    without, served = rows_of(b"".join(price_points(spec, range(2))))
+    without, served = rows_of(b"".join(price_points(piece_of(spec, range(2)))))
     assert without["ran_algorithm"] != "parameter-server"
     assert (served["ran_algorithm"], served["error"]) == ("parameter-server", None)
 

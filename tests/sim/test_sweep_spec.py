@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sim.sweep import pieces_of
+from sim.sweep_pieces import pieces_of
 from sim.sweep_spec import AXES, SHARING, Spec, parse_spec, read_spec
 from topo.errors import CaptureError
 
@@ -129,8 +129,8 @@ def test_pieces_hold_every_point_that_is_left_once_and_in_order(
 ) -> None:
     spec = parse_spec(f'topology = "dgx-h100"\nnodes = "1-{num_nodes}"\nsize = {list(range(1, num_sizes + 1))}')
     pieces = list(pieces_of(spec, done, num_workers))
-    assert [number for piece in pieces for number in piece] == [
+    assert [number for piece in pieces for number in piece.numbers] == [
         number for number in range(spec.num_points) if number not in done
     ]
-    assert all(piece for piece in pieces)
+    assert all(piece.points for piece in pieces)
     assert done or len(pieces) >= min(num_workers, spec.num_points)
