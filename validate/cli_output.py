@@ -18,6 +18,7 @@ from validate.compare import CHANGE_TOLERANCE, changes, differences
 from validate.documents import SCHEMA, Hints, MeasurementSet, read_measurements
 from validate.held_out import held_out
 from validate.predicting import hold_against
+from validate.ran_on import moved, strangers
 from validate.report import comparison_rows, comparison_table, delta_rows, delta_table
 from validate.suspects import Machine
 
@@ -102,6 +103,7 @@ def print_comparison(file: Path, hints: Hints, against: Against, output: Output)
     found = _read(file, hints)
     machine = against.machine
     comparisons = hold_against(found, machine, against.profile, against.algorithm, against.tolerance, against.min_ratio)
+    others = strangers(found, machine)
     used = comparisons[0].prediction.profile if comparisons else None
     name = found.measurements[0].workload.collective if found.measurements else None
     head = {
@@ -112,7 +114,7 @@ def print_comparison(file: Path, hints: Hints, against: Against, output: Output)
         "profile": used,
         "tolerance": against.tolerance,
         "min_ratio": against.min_ratio,
-        "remarks": list(found.remarks),
+        "remarks": [*found.remarks, *others],
         "findings": list(found.findings),
     }
     ranks = counted(machine.num_ranks, "rank")
@@ -121,7 +123,7 @@ def print_comparison(file: Path, hints: Hints, against: Against, output: Output)
     table = comparison_table(title, found.measurements, comparisons, output.format)
     _emit(output, table, lambda: encode_document("validate-compare/1", {**head, "rows": rows}))
     findings = _findings(found, file)
-    _note_all((*sentences.of_comparisons(comparisons, Machine(machine, against.profile)), *findings))
+    _note_all((*others, *sentences.of_comparisons(comparisons, Machine(machine, against.profile)), *findings))
     return FINDING if findings or any(row.verdict == "LOW" for row in comparisons) else 0
 
 
@@ -129,10 +131,11 @@ def print_changes(before: Path, after: Path, hints: Hints, tolerance: float | No
     """Print what changed from one measurement to the other; the exit status: 1 for a finding and for a SLOWER row."""
     within = CHANGE_TOLERANCE if tolerance is None else tolerance
     sides = [(_read(path, hints), path) for path in (before, after)]
-    earlier, later = (found.measurements for found, _ in sides)
+    (before_set, _), (after_set, _) = sides
+    earlier, later = before_set.measurements, after_set.measurements
     deltas = changes(earlier, later, within) if earlier and later else ()
     findings = [sentence for found, path in sides for sentence in _findings(found, path)]
-    environment = differences(earlier, later)
+    environment = (*moved(before_set, after_set), *differences(earlier, later))
     head = {
         "before": str(before),
         "after": str(after),

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from sim.collective import collective
 from topo.errors import CaptureError, MeasurementError, NameChoiceError
+from topo.gpu_models import gpu_model
 from topo.readers.nccl_tests_table import NcclTestsTable
 from topo.words import counted
 from validate.inspector import from_inspector
 from validate.measurement import Measurement, Setting
-from validate.measurement_set import Hints, MeasurementSet, workload_of
+from validate.measurement_set import Hints, MeasurementSet, RanOn, workload_of
 from validate.published import document
 from validate.tables import from_nccl_tests
 from validate.words import listed
@@ -38,7 +40,9 @@ def parse_measurements(text: str, source: str, hints: Hints) -> MeasurementSet:
     if schema == SCHEMA:
         return _as_hinted(decode(text, MeasurementSet, SCHEMA, source, derived=DERIVED), source, hints)
     if schema == document.SCHEMA:
-        return _as_hinted(from_published(document.read(text, source), source), source, hints)
+        published = document.read(text, source)
+        run = replace(from_published(published, source), ran_on=_place_of(published))
+        return _as_hinted(run, source, hints)
     if nccl_tests_json.sniff(text):
         return from_nccl_tests(nccl_tests_json.read(text, source), hints, place="result")
     if nccl_tests.sniff(text):
@@ -104,6 +108,19 @@ def from_published(found: document.Published, source: str) -> MeasurementSet:
     if not measurements:
         raise CaptureError("it has no samples", source=source)
     return MeasurementSet(f"{found.id}-{found.name}", measurements)
+
+
+def _place_of(found: document.Published) -> RanOn:
+    """Where a published run was: GPUs as its words name them, hosts of the preset that its topology is called after."""
+    from topo.presets import PRESETS, preset
+
+    stated = found.machine
+    gpu = gpu_model(stated.description) or gpu_model(stated.machine_class)
+    name = Path(stated.topology).stem
+    node = preset(name) if name in PRESETS else None
+    took_part = node.gpu_ids[: stated.gpus_per_node] if node else ()
+    num_hosts = len({node.device(gpu_id).host for gpu_id in took_part}) * stated.nodes if node else None
+    return RanOn((gpu.name,) if gpu else (), num_hosts)
 
 
 def _as_hinted(found: MeasurementSet, source: str, hints: Hints) -> MeasurementSet:

@@ -29,13 +29,22 @@ DTYPES = {
 
 
 @dataclass(frozen=True, slots=True)
+class RanOn:
+    """The kinds of GPUs by their names as a file spells them, and the number of hosts; None where it is silent."""
+
+    gpus: tuple[str, ...] = ()
+    num_hosts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MeasurementSet:
     """Measurements that belong together, with the machine they ran on as far as it is known.
 
     `failure` says why some of what was asked for is missing. `remarks` are sentences about how the file was read.
     `findings` are sentences about what must not be overlooked: rows set aside because their result is wrong or their
     numbers contradict each other, with file and line; of such rows alone a set may consist. `gpus` are the GPUs before
-    and after the run, `library_texts` what NCCL wrote beside it.
+    and after the run, `library_texts` what NCCL wrote beside it, `ran_on` what another tool's file tells of its
+    machine.
     """
 
     name: str
@@ -48,6 +57,7 @@ class MeasurementSet:
     findings: tuple[str, ...] = ()
     gpus: tuple[GpuState, ...] = ()
     library_texts: tuple[LibraryText, ...] = ()
+    ran_on: RanOn | None = None
 
     @property
     def wrong(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from topo.errors import CaptureError, MeasurementError
 from topo.readers.nccl_tests_table import ALGBW_RESOLUTION, NcclTestsHalf, NcclTestsRow, NcclTestsTable
 from topo.words import counted
 from validate.measurement import Measurement, Setting
-from validate.measurement_set import Hints, MeasurementSet, workload_of
+from validate.measurement_set import Hints, MeasurementSet, RanOn, workload_of
 
 TRUSTED_BYTES_PER_S = 1e9
 """Bandwidths are printed with two decimals of GB/s: below this a ratio of two of them says little."""
@@ -47,7 +47,15 @@ def from_nccl_tests(table: NcclTestsTable, hints: Hints, *, place: str = "line")
     measurements = tuple(
         _measurement(table, row, name, num_ranks, where) for row in table.rows if not reasons[row.line]
     )
-    return MeasurementSet(Path(table.source).stem, measurements, remarks=remarks, findings=tuple(findings))
+    # Where the user corrects the list of ranks, it is of another run, and so are its hosts.
+    hosts = table.num_hosts if table.num_ranks == num_ranks else None
+    return MeasurementSet(
+        Path(table.source).stem,
+        measurements,
+        remarks=remarks,
+        findings=tuple(findings),
+        ran_on=RanOn(table.gpu_names, hosts),
+    )
 
 
 def _footer(table: NcclTestsTable, where: str) -> list[str]:

@@ -265,6 +265,7 @@ def test_facts_around_the_table() -> None:
     found = read(text)
     assert (found.collective, found.num_ranks, found.num_warmups, found.num_iterations) == ("all_reduce", 16, 5, 20)
     assert (found.tests_version, found.nccl_version, found.gpus_per_process) == ("2.17.8", "22902", 1)
+    assert (found.gpu_names, found.num_hosts) == (("NVIDIA H100",), None), "14 of 16 ranks name no host"
 
 
 def test_several_tables_are_told_apart_and_one_is_asked_for() -> None:
@@ -324,6 +325,16 @@ def test_json_gives_the_table_that_the_text_gives() -> None:
     )
     assert [aside.num_bytes for aside in found.set_aside] == [0]
     assert "secret" not in repr(found)
+
+
+@pytest.mark.parametrize("hosts", [("a", "a"), ("a", "b")])
+def test_json_tells_gpus_and_hosts_as_the_text_does(hosts: tuple[str, str]) -> None:
+    document = json.loads(json_text(JSON_RESULT))
+    for device, host in zip(document["config"]["devices"], hosts, strict=True):
+        device.update(hostname=host, device_info="NVIDIA H100")
+    listed = [f"#  Rank {rank} Pid 1 on {host} device {rank} [0x07] NVIDIA H100" for rank, host in enumerate(hosts)]
+    for found in (nccl_tests_json.read(json.dumps(document)), read("\n".join([*listed, TITLES, UNITS, ROW]))):
+        assert (found.gpu_names, found.num_hosts) == (("NVIDIA H100",), len(set(hosts)))
 
 
 def test_json_keeps_single_iterations_and_says_whether_the_run_has_failed() -> None:

@@ -44,6 +44,7 @@ _CUT_ROW = re.compile(rf"(?:{_NUMBER})\s+(?:{_NUMBER})\s+(?:{'|'.join(sorted(BEG
 _UNKNOWN_ROW = re.compile(rf"(?<![\w.,])({_NUMBER})\s+(?:{_NUMBER})\s+([A-Za-z]\w*)(?=\s)(.*)")
 _FIGURE = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|N/A")
 _RANK = re.compile(r"#\s*Rank\s+(\d+)\s+(?:Group\s+(\d+)\s+)?(?:Pid\s+\d+\s+)?on\s")
+_DEVICE = re.compile(r"\bon\s+(\S+)\s+device\s+\d+\s+\[[^\]]*\]\s+(\S.*)")
 _ITERATIONS = re.compile(r"warmup iters:\s*(\d+)\s+iters:\s*(\d+)")
 _PER_PROCESS = re.compile(r"nThreads?:?\s+(\d+)\s+nGpus:?\s+(\d+)")
 _STARTING = re.compile(r"Collective test starting:\s*(\w+?)_perf")
@@ -131,6 +132,7 @@ class _Draft:
     rows: list[NcclTestsRow] = field(default_factory=list)
     set_aside: list[SetAside] = field(default_factory=list)
     ranks: dict[str, set[int]] = field(default_factory=dict)
+    devices: dict[int, tuple[str, str]] = field(default_factory=dict)
     programs: set[str] = field(default_factory=set)
     started: str | None = None
     facts: dict[str, str] = field(default_factory=dict)
@@ -187,24 +189,30 @@ class _Draft:
         if not (self.rows or self.set_aside):
             raise CaptureError("no row of nccl-tests in it: give the whole output", source=self.source)
         groups = list(self.ranks.values())
+        num_ranks = max(groups[0]) + 1 if len(groups) == 1 else None
+        hosts = {host for host, _ in self.devices.values()}
         return NcclTestsTable(
             source=self.source,
             rows=tuple(self.rows),
             set_aside=tuple(self.set_aside),
             collective=self.started or (next(iter(self.programs)) if len(self.programs) == 1 else None),
-            num_ranks=max(groups[0]) + 1 if len(groups) == 1 else None,
+            num_ranks=num_ranks,
             num_warmups=_whole(self.facts.get("warmups")),
             num_iterations=_whole(self.facts.get("iterations")),
             tests_version=self.facts.get("tests"),
             nccl_version=self.facts.get("nccl"),
             footer=self.footer,
             gpus_per_process=_whole(self.facts.get("gpus_per_process")),
+            gpu_names=tuple(dict.fromkeys(gpu for _, gpu in self.devices.values())),
+            num_hosts=len(hosts) if len(self.devices) == num_ranks else None,
         )
 
     def _around(self, plain: str) -> None:
         """Facts that stand above the rows."""
         if found := _RANK.search(plain):
             self.ranks.setdefault(found[2] or "0", set()).add(int(found[1]))
+            if device := _DEVICE.search(plain):
+                self.devices[int(found[1])] = (device[1], device[2].strip())
         if found := _ITERATIONS.search(plain):
             self.facts.update(warmups=found[1], iterations=found[2])
         if found := _PER_PROCESS.search(plain):

@@ -158,6 +158,8 @@ def _table(
     ranks = [device["rank"] for device in devices if isinstance(device, dict) and "rank" in device]
     if not all(isinstance(rank, int) and not isinstance(rank, bool) and 0 <= rank < MOST_RANKS for rank in ranks):
         raise CaptureError("a device's rank is no number of a rank: it was edited, run again with -J", source=source)
+    hosts = {str(device["hostname"]) for device in devices if isinstance(device, dict) and "hostname" in device}
+    gpus = [str(device["device_info"]) for device in devices if isinstance(device, dict) and "device_info" in device]
     arguments = [str(argument) for argument in _list(document.get("args") or [], "args", source)]
     program = arguments[0].rpartition("/")[2] if arguments else ""
     version = document.get("nccl_version")
@@ -173,6 +175,8 @@ def _table(
         nccl_version=None if version is None else str(version),
         footer=_footer(document, len(document["results"])),
         gpus_per_process=_product(config.get("nthreads"), config.get("ngpus")),
+        gpu_names=tuple(dict.fromkeys(gpus)),
+        num_hosts=len(hosts) or None,
     )
 
 

@@ -88,7 +88,10 @@ class Footer:
 
 @dataclass(frozen=True, slots=True)
 class NcclTestsTable:
-    """One table. What the text does not state is None; `collective` is the program's name without `_perf`."""
+    """One table. What the text does not state is None; `collective` is the program's name without `_perf`.
+
+    `gpu_names` are the kinds of GPUs as they are listed, `num_hosts` counts the hosts where every rank names its own.
+    """
 
     source: str
     rows: tuple[NcclTestsRow, ...]
@@ -101,6 +104,8 @@ class NcclTestsTable:
     nccl_version: str | None = None
     footer: Footer | None = None
     gpus_per_process: int | None = None
+    gpu_names: tuple[str, ...] = ()
+    num_hosts: int | None = None
 
 
 def width_of(dtype: str) -> int:
