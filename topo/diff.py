@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from topo.gpu_models import is_same_product
 from topo.matching import match_devices
 from topo.matrix_notes import NVLINK_GENERATION
 from topo.paths import letters_from
@@ -132,7 +133,7 @@ def _device(before: Device, after: Device) -> Iterator[Change]:
     models = (before.model, after.model)
     if None in models:
         models = (_capability(before), _capability(after))
-    if None not in models and models[0] != models[1]:
+    if None not in models and not is_same_product(*map(str, models)):
         yield Change("changed", "device", before.name, *models, kind=before.kind, aspect="model")
     nodes = (before.numa_node, after.numa_node)
     if None not in nodes and nodes[0] != nodes[1]:

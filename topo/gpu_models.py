@@ -31,7 +31,7 @@ _TABLE: tuple[tuple[str, str, int | None, int, int, float, str], ...] = (
     ("V100S PCIe", "v100s", 70, 0, 3, 1134, "NVIDIA V100 data sheet"),
     ("V100 PCIe", "v100 pcie", 70, 0, 3, 900, "NVIDIA V100 data sheet"),
     ("V100 FHHL", "v100 fhhl", 70, 0, 3, 829, "NVIDIA V100 data sheet"),
-    ("V100 DGX Station", "v100 dgxs", 70, 4, 3, 900, "NVIDIA DGX Station data sheet"),
+    ("V100 DGXS", "v100 dgxs", 70, 4, 3, 900, "NVIDIA DGX Station data sheet"),
     ("V100 SXM", "v100", 70, 6, 3, 900, "NVIDIA V100 data sheet"),
     ("TITAN V", "titan v", 70, 0, 3, 653, "NVIDIA TITAN V specification"),
     ("T4", "t4", 75, 0, 3, 320, "NVIDIA T4 data sheet"),
@@ -104,13 +104,63 @@ _TABLE: tuple[tuple[str, str, int | None, int, int, float, str], ...] = (
 )
 
 
+_AMD_ARCHITECTURES = {
+    "mi50": "gfx906",
+    "mi60": "gfx906",
+    "mi100": "gfx908",
+    "mi210": "gfx90a",
+    "mi250": "gfx90a",
+    "mi300x": "gfx942",
+    "mi325x": "gfx942",
+    "mi350x": "gfx950",
+}
+"""AMD's architecture by a word of the product's name (AMD's data sheets)."""
+
+_MAKERS = {"nvidia", "amd", "corporation", "tesla"}
+"""Words that one source puts before a product's name and another leaves out."""
+
+_MEMORY = re.compile(r"\d+gb?")
+
+
 def gpu_model(name: str) -> GpuModel | None:
     """The product of a name such as `NVIDIA A100-SXM4-80GB` or `Tesla T4`; None where the table has no row for it."""
-    words = set(re.findall(r"[a-z0-9]+", name.lower()))
+    words = _words(name)
+    words |= {word.removesuffix("b") for word in words if _MEMORY.fullmatch(word)}
     for product, needed, capability, links, pcie_generation, memory_gb_per_s, source in _TABLE:
         if words.issuperset(needed.split()):
             return GpuModel(product, capability, links, pcie_generation, memory_gb_per_s * 1e9, source)
     return None
+
+
+def amd_architecture(name: str) -> str | None:
+    """AMD's architecture, `gfx90a`, of a product by its name, or of that name itself; None for others."""
+    if re.fullmatch(r"gfx[0-9a-f]+", name):
+        return name
+    return next((known for product, known in _AMD_ARCHITECTURES.items() if product in name.lower()), None)
+
+
+def is_same_product(one: str, other: str) -> bool:
+    """Whether two names are of one product, as far as they tell: each source spells it in its own way.
+
+    A name may leave out the memory (`A100`), or give AMD's architecture in place of a product; names that the table
+    does not have must agree in all their words but the maker's.
+    """
+    if one.startswith("gfx") or other.startswith("gfx"):
+        return amd_architecture(one) == amd_architecture(other)
+    models = gpu_model(one), gpu_model(other)
+    if models[0] is None or models[1] is None:
+        return models[0] is models[1] and _words(one) - _MAKERS == _words(other) - _MAKERS
+    if all(any(_MEMORY.fullmatch(word) for word in _words(name)) for name in (one, other)):
+        return models[0] == models[1]
+    return _without_memory(models[0].name) == _without_memory(models[1].name)
+
+
+def _words(name: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", name.lower()))
+
+
+def _without_memory(name: str) -> str:
+    return " ".join(word for word in name.split() if not _MEMORY.fullmatch(word.lower()))
 
 
 def gpu_model_names() -> tuple[str, ...]:

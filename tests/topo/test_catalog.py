@@ -10,6 +10,7 @@ import pytest
 from topo import catalog
 from topo.catalog import GpuModel, gpu_model, pcie_generation
 from topo.errors import NameChoiceError, TopologyError, UnitError
+from topo.gpu_models import _TABLE, is_same_product
 
 GB = 1e9
 
@@ -182,9 +183,46 @@ def test_unknown_gpus_are_none(printed: str) -> None:
     assert gpu_model(printed) is None
 
 
-def test_every_gpu_row_is_found_by_its_own_name() -> None:
-    from topo.gpu_models import _TABLE
+PRODUCTS = [row[0] for row in _TABLE]
+SPELLINGS = ("NVIDIA {}", "Tesla {}", "AMD {}", "{} [10de:2330]")
 
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_product_is_one_however_it_is_spelled_and_no_other(product: str) -> None:
+    names = [product, product.lower(), product.replace(" ", "-"), *(words.format(product) for words in SPELLINGS)]
+    assert all(is_same_product(one, other) for one in names for other in names)
+    bare = re.sub(r" \d+GB", "", product)
+    for other in PRODUCTS:
+        same = other == product or (bare == product and re.sub(r" \d+GB", "", other) == bare)
+        assert is_same_product(product, other) == is_same_product(other, product) == same
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("H100", "NVIDIA H100 80GB HBM3", True),
+        ("NVIDIA H100", "NVIDIA H100 80GB HBM3", True),
+        ("NVIDIA H100 PCIe", "NVIDIA H100 80GB HBM3", False),
+        ("A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB", True),
+        ("A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB", False),
+        ("A100", "NVIDIA A100-SXM4-80GB", True),
+        ("A100", "NVIDIA A100 80GB PCIe", False),
+        ("NVIDIA A100 80GB PCIe", "A100-PCIE-80GB", True),
+        ("NVIDIA GH200 120GB", "GH200 480GB", True),
+        ("gfx90a", "AMD Instinct MI250X", True),
+        ("gfx942", "AMD Instinct MI250X", False),
+        ("gfx942", "gfx942", True),
+        ("gfx942", "NVIDIA H100", False),
+        ("NVIDIA Graphics Device", "Graphics Device", True),
+        ("NVIDIA Graphics Device", "NVIDIA B200", False),
+        ("GeForce RTX 2080", "NVIDIA GeForce RTX 2080 Ti", False),
+    ],
+)
+def test_names_that_sources_give(one: str, other: str, same: bool) -> None:
+    assert is_same_product(one, other) == is_same_product(other, one) == same
+
+
+def test_every_gpu_row_is_found_by_its_own_name() -> None:
     for row in _TABLE:
         model = gpu_model(row[1])
         assert isinstance(model, GpuModel)

@@ -71,6 +71,25 @@ def test_a_machine_equals_itself(name: str) -> None:
     assert diff(machine, again).is_equal
 
 
+@pytest.mark.parametrize("machine", ["dgx1-v100", "dgx-a100", "dgx-h100", "dgx-b200", "pcie-4gpu", "alps-gh200x4"])
+@pytest.mark.parametrize("spelled", ["NVIDIA {}", "Tesla {}", "{} of another driver", "lower", "dashes"])
+def test_another_spelling_of_a_product_is_no_change(machine: str, spelled: str) -> None:
+    whole = preset(machine)
+
+    def named(name: str | None) -> str | None:
+        ways = {"lower": str.lower, "dashes": lambda text: text.replace(" ", "-")}
+        return name and ways.get(spelled, spelled.format)(name)
+
+    again = replace(
+        whole,
+        devices=tuple(
+            replace(device, model=named(device.model)) if device.kind == "gpu" else device for device in whole.devices
+        ),
+    )
+    assert diff(whole, again).is_equal
+    assert diff(again, whole).is_equal
+
+
 def load_from(text: str) -> Topology:
     return from_texts([Text(text, "text")], "text")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from topo.errors import CaptureError
 from topo.finding import Quote
-from topo.gpu_models import GpuModel, gpu_model
+from topo.gpu_models import GpuModel, gpu_model, is_same_product
 from topo.readers.pci_address import canonical
 from topo.words import counted
 
@@ -255,15 +255,8 @@ def _same(one: str, other: str) -> bool:
 
 
 def _same_product(one: str, other: str) -> bool:
-    """Whether two names can be of one product: tools differ in prefixes, and one may know the GPU no better."""
-    ours, theirs = gpu_model(one), gpu_model(other)
-    if ours and theirs:
-        return ours == theirs
-    return bool(ours or theirs) or _plain(one) == _plain(other)
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("nvidia", "").replace("-", " ").strip()
+    """Whether two names can be of one product: one tool may know the GPU no better."""
+    return is_same_product(one, other) or (gpu_model(one) is None) != (gpu_model(other) is None)
 
 
 def _check_members(words: Sequence[Word]) -> None:

@@ -7,24 +7,13 @@ from itertools import combinations
 from topo import catalog
 from topo.errors import CaptureError
 from topo.finding import notes
+from topo.gpu_models import amd_architecture
 from topo.matrix_notes import PCIE_WIDTH
 from topo.merge import DEFAULT_GENERATION
 from topo.readers.rocm_facts import UNKNOWN_TYPE, Pair, RocmFacts, RocmGpu
 from topo.topology import Device, GpuFacts, Link, LinkKind, PciFacts, Provenance, Topology
 
 KIND = "rocm-smi --showtopo"
-
-_ARCHITECTURES = {
-    "mi50": "gfx906",
-    "mi60": "gfx906",
-    "mi100": "gfx908",
-    "mi210": "gfx90a",
-    "mi250": "gfx90a",
-    "mi300x": "gfx942",
-    "mi325x": "gfx942",
-    "mi350x": "gfx950",
-}
-"""AMD's architecture by a word of the product's name (AMD's data sheets)."""
 
 _SEVEN_LINKS = "gfx942"
 """What a GPU with seven XGMI neighbours is taken for: no product before MI300X has so many links."""
@@ -126,8 +115,7 @@ class _Machine:
     def _find_architecture(self) -> tuple[str | None, str]:
         """The architecture that sets the rate of XGMI, and a sentence where it is assumed."""
         for gpu in self._facts.gpus:
-            words = (gpu.name or "").lower()
-            named = next((known for product, known in _ARCHITECTURES.items() if product in words), None)
+            named = amd_architecture(gpu.name or "")
             if gpu.architecture or named:
                 return gpu.architecture or named, ""
         neighbours = max((sum(gpu.label in pair for pair in self._direct) for gpu in self._facts.gpus), default=0)
