@@ -135,7 +135,7 @@ def _of_idle_links(predictions: Sequence[Prediction]) -> list[str]:
     what, idle_share = f"{run.algorithm} of {format_size(run.workload.num_bytes)}", 1 - run.limiting.busy_fraction
     return [
         f"{what}: {run.limiting.link} is the busiest link, but idle for {idle_share:.0%} of the time: what NCCL's "
-        "kernels move by themselves decides (copies through host memory, channels), and a faster link changes little"
+        "kernels move by themselves decides (the work of its channels), and a faster link changes little"
     ]
 
 
