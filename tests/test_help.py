@@ -8,6 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from sim.engines import ENGINES, KERNELS
 from tests.reference import commands
 from topo.cli import main
 
@@ -32,6 +33,17 @@ def test_every_entry_point_is_a_command() -> None:
 @by_path
 def test_help_fits_a_terminal(path: tuple[str, ...]) -> None:
     assert not [line for line in help_of(path).splitlines() if len(line) > WIDTH]
+
+
+WITH_ENGINE = [
+    path for path, command in COMMANDS.items() if any("--engine" in option.opts for option in command.params)
+]
+
+
+@pytest.mark.parametrize("path", WITH_ENGINE, ids=" ".join)
+def test_help_names_every_engine_that_is_taken(path: tuple[str, ...]) -> None:
+    (words,) = [option.help or "" for option in COMMANDS[path].params if "--engine" in option.opts]  # type: ignore[attr-defined]
+    assert {"auto", KERNELS, *ENGINES} <= set(words.replace(",", " ").replace(".", " ").split())
 
 
 @by_path

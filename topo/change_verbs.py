@@ -32,6 +32,9 @@ from topo.fabric import parse_fabric
 from topo.units import parse_duration, parse_rate
 
 MOST_NODES = 1_000_000
+_MOST_COUNTS = 1_000
+"""Of numbers of nodes in one change, each of which is a machine to plan and to simulate."""
+
 _MOST_FACTOR = 1e6
 _MOST_ADDED = 64
 MOST_S = 86_400.0
@@ -171,13 +174,29 @@ def _nodes(rest: str) -> tuple[Change, ...] | None:
     counts = [part.strip() for part in rest.split(",")]
     if not all(counts):
         return None
-    found = tuple(_whole("nodes", count) for count in counts)
+    runs = [_counts(part) for part in counts]
+    if max(run[-1] for run in runs) > MOST_NODES:
+        raise UnitError(f"nodes {max(run[-1] for run in runs)}: expected at most {MOST_NODES}")
+    number = sum(map(len, runs))
+    if number > _MOST_COUNTS:
+        raise UnitError(f"nodes {rest}: {number:,} counts, expected at most {_MOST_COUNTS:,}: topo sweep takes more")
+    found = tuple(count for run in runs for count in run)
     twice = next((count for place, count in enumerate(found) if count in found[:place]), None)
     if twice is not None:
         raise UnitError(f"nodes {rest}: {twice} stands twice: give each count once")
-    if max(found) > MOST_NODES:
-        raise UnitError(f"nodes {max(found)}: expected at most {MOST_NODES}")
     return (Nodes(found),)
+
+
+def _counts(text: str) -> range:
+    """One count, or those of a range such as 1-4."""
+    match = re.fullmatch(r"(\d{1,7}) ?- ?(\d{1,7})", text)
+    if match is None:
+        count = _whole("nodes", text)
+        return range(count, count + 1)
+    first, last = (_whole("nodes", end) for end in match.groups())
+    if last < first:
+        raise UnitError(f"nodes {text} runs backwards: write {last}-{first}")
+    return range(first, last + 1)
 
 
 def _fabric(rest: str) -> tuple[Change, ...] | None:
@@ -216,7 +235,7 @@ VERBS: Mapping[str, Verb] = {
     "set": Verb("set PART bandwidth|latency|generation|width|lanes=VALUE", "a quantity", "set pcie generation=5", _set),
     "add": Verb("add nic to PLACE rate=RATE [count=N]", "more NICs", "add nic to node0 rate=400Gb/s", _add),
     "replace": Verb("replace gpu with MODEL", "other GPUs", "replace gpu with b200", _replace),
-    "nodes": Verb("nodes N[,N...]", "so many nodes, or several counts to compare", "nodes 2,4,8,16", _nodes),
+    "nodes": Verb("nodes N[-M][,...]", "so many nodes, or several counts to compare", "nodes 1-4,8,16", _nodes),
     "fabric": Verb("fabric NAME[:RATIO][,KEY=VALUE...]", "what joins the nodes", "fabric fat-tree:2", _fabric),
     "late": Verb("late PART by DURATION", "ranks that start later", "late GPU5 by 2ms", _late),
     "env": Verb("env NAME=VALUE", "what NCCL reads", "env NCCL_ALGO=Ring", _env),

@@ -16,11 +16,13 @@ from click.testing import CliRunner, Result
 
 from sim.cases import Case, changed, ranks_of
 from sim.planners.options import P2P_DISABLE, Options
+from sim.sweep_spec import AXES, parse_spec
 from sim.what_if import BASELINE, Outcome, bounds_of, made_ready, outcomes, scalings, variants
 from sim.what_if_report import EXTRAPOLATED, percent, what_if_table
 from sim.workload import Workload
 from tests.topo.machine_texts import all_to_all, matrix
-from topo.change_verbs import named_changes
+from topo.change_verbs import named_changes, parse_changes
+from topo.changes import Nodes
 from topo.cli import main
 from topo.cluster import Cluster
 from topo.errors import ChangeError
@@ -373,3 +375,15 @@ def test_what_planning_says_of_a_change_alone_is_said() -> None:
     said = [line for line in result.stderr.splitlines() if "nodes that speak over its NICs" in line]
     assert len(said) == 1
     assert said[0].startswith("topo: with 'set nic rate=200Gb/s': NCCL takes a host for 2 nodes")
+
+
+@pytest.mark.parametrize("counts", ["1-4", "2-2", "7-16"])
+def test_a_range_of_nodes_is_written_as_in_a_sweep(counts: str) -> None:
+    spec = parse_spec(f'topology = "dgx-h100"\nnodes = "{counts}"')
+    swept = spec.values[tuple(AXES).index("nodes")]
+    assert parse_changes(f"nodes {counts}") == (Nodes(tuple(map(int, map(str, swept)))),)
+
+
+def test_a_range_of_nodes_is_a_case_for_each() -> None:
+    labels = [row.variant.label for row in priced("dgx-h100", "nodes 1-3")]
+    assert labels == [BASELINE, "nodes 1", "nodes 2", "nodes 3"]
