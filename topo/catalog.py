@@ -18,6 +18,7 @@ __all__ = [
     "DEFAULT_NVLINK_BYTES_PER_S",
     "DEFAULT_PCIE_GENERATION",
     "LOOPBACK_BYTES_PER_S",
+    "PCIE_WIDTH",
     "CpuModel",
     "GpuModel",
     "c2c_bytes_per_s",
@@ -33,6 +34,7 @@ __all__ = [
     "pcie_generation",
     "pcie_generation_of",
     "pcie_speed_words",
+    "pcie_width_words",
     "xgmi_bytes_per_s",
 ]
 
@@ -46,6 +48,9 @@ An assumption, not a data sheet: the order of what one core copies through a TCP
 
 DEFAULT_NVLINK_BYTES_PER_S = 25.0 * _GB
 """Nominal rate of an NVLink of unknown generation: that of NVLink 2, 3 (A100) and 4, which most machines have."""
+
+PCIE_WIDTH = 16
+"""Lanes of the widest slot that products have, and what is assumed where a source does not show them."""
 
 DEFAULT_PCIE_GENERATION = 3
 """What NCCL takes where `link_speed` is missing or unknown: 8 GT/s (NCCL 2.30, src/graph/topo.cc)."""
@@ -178,6 +183,11 @@ def pcie_generation(link_speed: str) -> int:
 def pcie_speed_words(generation: int) -> str:
     """The speed of a PCIe generation as Linux and NCCL write it: `16.0 GT/s PCIe` for 4; NameChoiceError if unknown."""
     return f"{_pcie_row(generation, 1).transfers_per_s / 1e9:.1f} GT/s PCIe"
+
+
+def pcie_width_words(lanes: int) -> str:
+    """Lanes as people write them: `x16` of one port, and `32 lanes` of several that are joined in one place."""
+    return f"x{lanes}" if lanes <= PCIE_WIDTH else f"{lanes} lanes"
 
 
 def pcie_generation_of(bytes_per_s: float, width: int) -> int | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from topo.catalog import pcie_width_words
 from topo.gpu_models import is_same_product
 from topo.matching import match_devices
 from topo.matrix_notes import NVLINK_GENERATION
@@ -212,7 +213,8 @@ class _Links:
 
     def _words(self, link: Link) -> str:
         """A link's kind, lanes, rate (where it is no guess) and latency, or that it is down."""
-        lanes = f"x{link.lanes}" if link.lanes > 1 or not self._are_rates_known else ""
+        width = pcie_width_words(link.lanes) if link.kind == "pcie" else f"x{link.lanes}"
+        lanes = width if link.lanes > 1 or not self._are_rates_known else ""
         rate = f"{link.bandwidth_bytes_per_s / 1e9:.4g} GB/s" if self._are_rates_known else ""
         latency = f"{link.latency_s * 1e6:g} us" if link.latency_s else ""
         said = (lanes, "down" if link.state == "inactive" else rate, latency)

@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from topo.catalog import PCIE_WIDTH
 from topo.finding import INCONSISTENT, Finding, notes
 
 if TYPE_CHECKING:
     from topo.nvlink_groups import NvlinkGroup
     from topo.pcie_tree import PcieTree
     from topo.readers.nvidia_smi_topo import MatrixFacts
-
-PCIE_WIDTH = 16
 
 NVLINK_GENERATION = "nvlink-generation"
 PCIE_RATES = "pcie-rates"

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations, pairwise
 
 from topo import catalog
+from topo.catalog import PCIE_WIDTH
 from topo.gpu_models import GpuModel
-from topo.matrix_notes import PCIE_WIDTH, Understood, all_notes, stated
+from topo.matrix_notes import Understood, all_notes, stated
 from topo.nvlink_groups import nvlink_groups
 from topo.pcie_tree import Bridge, Node, Switch, smallest_tree
 from topo.readers.nvidia_smi_topo import MatrixFacts

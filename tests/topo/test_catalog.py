@@ -222,6 +222,11 @@ def test_names_that_sources_give(one: str, other: str, same: bool) -> None:
     assert is_same_product(one, other) == is_same_product(other, one) == same
 
 
+@pytest.mark.parametrize(("lanes", "words"), [(1, "x1"), (4, "x4"), (16, "x16"), (32, "32 lanes"), (96, "96 lanes")])
+def test_no_slot_has_more_lanes_than_products_have(lanes: int, words: str) -> None:
+    assert catalog.pcie_width_words(lanes) == words
+
+
 def test_every_gpu_row_is_found_by_its_own_name() -> None:
     for row in _TABLE:
         model = gpu_model(row[1])

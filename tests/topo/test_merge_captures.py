@@ -152,6 +152,18 @@ def test_lanes_that_are_missing_are_not_used() -> None:
     assert rates == {f"GPU{i}": 8 if i == 4 else 16 for i in range(8)}
 
 
+@pytest.mark.parametrize("num_gpus", [1, 2, 4])
+@pytest.mark.parametrize(("seen", "generation", "width"), [("5, 5, 16, 16", 5, 16), ("3, 3, 8, 16", 3, 8)])
+def test_root_ports_that_are_joined_carry_what_is_plugged_into_them(
+    num_gpus: int, seen: str, generation: int, width: int
+) -> None:
+    paths = say.matrix(say.all_to_all(num_gpus, "PHB"), [0] * num_gpus)
+    topology = merged(m=paths, q=say.query(num_gpus, now=seen))
+    (up,) = [link for link in topology.links if (link.src, link.dst) == ("numa0/bridge0", "numa0")]
+    assert up.lanes == num_gpus * width
+    assert up.bandwidth_bytes_per_s == pytest.approx(num_gpus * catalog.pcie_bytes_per_s(generation, width))
+
+
 def test_paths_behind_nvlinks_come_from_mp() -> None:
     paths = say.matrix(say.all_to_all(4, "SYS", but={(0, 1): "PIX", (2, 3): "PXB"}), [0, 0, 1, 1])
     topology = merged(m=say.matrix(say.all_to_all(4, "NV4"), [0, 0, 1, 1]), mp=paths)

@@ -10,8 +10,10 @@ import pytest
 
 from tests.support import NO_CORPUS, corpus_files
 from topo.cluster import Cluster
-from topo.errors import TopologyError
+from topo.diff import diff
+from topo.errors import TopoError, TopologyError
 from topo.fabric import parse_fabric
+from topo.load import load_topology
 from topo.merge import from_matrix
 from topo.presets import PRESETS, preset
 from topo.readers import nccl_xml, nvidia_smi_topo, topology_json
@@ -238,3 +240,28 @@ def test_many_alike_are_one_line() -> None:
     lines = text.render(synthetic("switch:1024,bandwidth=200GB/s")).splitlines()
     assert "  SW0 - GPU0..GPU1023: 200 each" in lines
     assert len(lines) < 8
+
+
+MATRICES = [
+    path for path in corpus_files("nvidia-smi/*.txt") if nvidia_smi_topo.sniff(path.read_text(errors="replace"))
+]
+
+
+@pytest.mark.skipif(not MATRICES, reason=NO_CORPUS)
+@pytest.mark.parametrize("path", MATRICES, ids=lambda path: path.stem)
+def test_no_drawing_shows_a_port_wider_than_there_are(path: Path) -> None:
+    try:
+        topology = load_topology(str(path))
+    except TopoError:
+        return
+    assert isinstance(topology, Topology)
+    slower = [
+        replace(link, bandwidth_bytes_per_s=link.bandwidth_bytes_per_s / 2) if link.kind == "pcie" else link
+        for link in topology.links
+    ]
+    changes = [change.before or "" for change in diff(topology, replace(topology, links=tuple(slower))).changes]
+    for drawn in (write(topology, "text"), write(topology, "svg"), "\n".join(changes)):
+        assert not re.search(r"(?i)pcie x(1[7-9]|[2-9]\d|\d{3})\b", drawn)
+    joined = {link.lanes for link in topology.links if link.kind == "pcie" and link.lanes > 16}
+    for lanes in joined:
+        assert f"pcie {lanes} lanes" in write(topology, "text")

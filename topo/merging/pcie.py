@@ -16,7 +16,7 @@ from topo.finding import Finding, Quote
 from topo.matrix_notes import PCIE_RATES
 from topo.merging.draft import Draft, address_of
 from topo.readers.sysfs_pci import PciTree
-from topo.topology import Device, PciFacts
+from topo.topology import Device, Link, PciFacts
 
 if TYPE_CHECKING:
     from topo.captures import Captures, Output
@@ -121,15 +121,34 @@ def _least(*numbers: int | None) -> int | None:
 def set_ports(draft: Draft, captures: Captures) -> None:
     """The links of GPUs and NICs at their rates; the note that rates are assumed goes where all are told."""
     told: set[str] = set()
+    joined = [bridge.id for bridge in draft.devices("host_bridge") if _is_joined(draft, bridge.id)]
     for device in draft.devices("gpu", "nic", "nic_card"):
         index = device.gpu.index if device.gpu else None
         said = said_of(captures, index, address_of(device))
         if said and _set_port(draft, device, said):
             told.add(device.id)
     told.update(_set_uplinks(draft, captures))
+    for bridge_id in joined:
+        up, ports = _root_ports(draft, bridge_id)
+        draft.set_rate(up, sum(port.bandwidth_bytes_per_s for port in ports), sum(port.lanes for port in ports))
     assumed = {link.src for link in draft.links("pcie") if draft.device(link.src).kind not in ("cpu", "host_bridge")}
     if assumed <= told:
         draft.drop_notes(PCIE_RATES)
+
+
+def _is_joined(draft: Draft, bridge_id: str) -> bool:
+    """Whether the way up from a root is nothing but its ports together, which change with what is plugged there."""
+    if not any(draft.device(link.dst).kind == "cpu" for link in draft.links_of(bridge_id, "pcie")):
+        return False
+    up, ports = _root_ports(draft, bridge_id)
+    return bool(ports) and up.lanes == sum(port.lanes for port in ports)
+
+
+def _root_ports(draft: Draft, bridge_id: str) -> tuple[Link, list[Link]]:
+    """A root's link to its processor, and those to what is plugged into its ports."""
+    links = list(draft.links_of(bridge_id, "pcie"))
+    up = next(link for link in links if draft.device(link.dst).kind == "cpu")
+    return up, [link for link in links if link is not up]
 
 
 def _set_port(draft: Draft, device: Device, said: Iterable[PortSaid]) -> bool:

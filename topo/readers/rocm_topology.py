@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import combinations
 
 from topo import catalog
+from topo.catalog import PCIE_WIDTH
 from topo.errors import CaptureError
 from topo.finding import notes
 from topo.gpu_models import amd_architecture
-from topo.matrix_notes import PCIE_WIDTH
 from topo.merge import DEFAULT_GENERATION
 from topo.readers.rocm_facts import UNKNOWN_TYPE, Pair, RocmFacts, RocmGpu
 from topo.topology import Device, GpuFacts, Link, LinkKind, PciFacts, Provenance, Topology

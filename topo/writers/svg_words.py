@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from xml.sax.saxutils import escape, quoteattr
 
+from topo.catalog import pcie_width_words
 from topo.topology import Device, Link
 from topo.writers.svg_links import NEVER_LIMITS_BYTES_PER_S, Stroke
 from topo.writers.text import LINK_TITLES
@@ -92,7 +93,7 @@ def kind_and_rate(stroke: Stroke) -> str:
     if link.kind == "local" and link.bandwidth_bytes_per_s >= NEVER_LIMITS_BYTES_PER_S:
         return LINK_TITLES["local"]
     several = f" ({link.lanes} links)" if link.lanes > 1 else ""
-    lanes = f" x{link.lanes}" if link.kind == "pcie" else several
+    lanes = f" {pcie_width_words(link.lanes)}" if link.kind == "pcie" else several
     each = " each way" if stroke.connection.is_even and link.state == "active" else ""
     return f"{LINK_TITLES[link.kind]}{lanes}: {rates(stroke)}{each}"
 

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from topo import catalog
 from topo.containment import Containment, containment
 from topo.finding import INCONSISTENT
-from topo.matrix_notes import PCIE_WIDTH
 from topo.topology import RANK_KINDS, Device, Link, Topology
 from topo.words import counted, plural
 from topo.writers.hosts import NOT_TAKING_PART, alike_hosts, idle_ids
@@ -155,8 +154,7 @@ def _line(lead: str, device: Device, link: Link | None, name: str) -> str:
     whole = textwrap.wrap(left, WIDTH, subsequent_indent=" " * (len(lead) + 2))
     if link is None:
         return "\n".join(whole)
-    # More lanes than a slot has are those of several, joined in one place.
-    lanes = f" x{link.lanes}" if link.kind == "pcie" and 1 < link.lanes <= PCIE_WIDTH else ""
+    lanes = f" {catalog.pcie_width_words(link.lanes)}" if link.kind == "pcie" and link.lanes > 1 else ""
     down = " DOWN" if link.state == "inactive" else ""
     hidden = link.kind == "local" and link.bandwidth_bytes_per_s >= NEVER_LIMITS_BYTES_PER_S
     right = f"{link.kind}{lanes}{down} {'' if hidden else _rate(link):>10}"
