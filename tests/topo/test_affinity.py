@@ -22,8 +22,10 @@ TWO_SIDES = "\tGPU0\tGPU1\tNIC0\nGPU0\t X \tSYS\tPIX\nGPU1\tSYS\t X \tSYS\nNIC0\
 
 
 def rows(topology: Topology) -> list[list[str]]:
-    """The cells of the table, without its title and header."""
-    return [re.split(r" {2,}", line.strip()) for line in write(topology, "affinity").splitlines()[2:]]
+    """The cells of the table, which has all the room that it needs, without its title and header."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "200")
+        return [re.split(r" {2,}", line.strip()) for line in write(topology, "affinity").splitlines()[2:]]
 
 
 def test_each_gpu_has_its_nearest_nics_with_path_rate_and_why() -> None:
