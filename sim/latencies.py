@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sim.engines.loads import IN_RING_STEPS, neighbours, next_nodes
+from sim.engines.loads import IN_RING_STEPS, Nodes, neighbours, next_nodes
 from topo.topology import Topology
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def states_latency(machine: Topology | Cluster) -> bool:
     return machine.fabric.latency_s > 0 or states_latency(machine.node)
 
 
-def stated_wait_s(plan: Plan, network: Network, ranks_per_node: int) -> float:
+def stated_wait_s(plan: Plan, network: Network, nodes: Nodes) -> float:
     """How much longer a plan's first byte is on its way for the latencies of a network's routes, in seconds.
 
     It waits for one hop after the other: in a ring on its way around, in a tree up and down the longest branch, where
@@ -43,9 +43,9 @@ def stated_wait_s(plan: Plan, network: Network, ranks_per_node: int) -> float:
         return max(_around_s(plan.collective, ring, network) for ring in set(plan.rings))
     inside, away = (
         float(_latencies_s(network, ((src, dst) for src, dst, _ in hops)).max(initial=0.0))
-        for hops in (neighbours(plan.num_ranks, ranks_per_node, 1.0), next_nodes(plan.num_ranks, ranks_per_node, 1.0))
+        for hops in (neighbours(nodes, 1.0), next_nodes(nodes, 1.0))
     )
-    levels = math.ceil(math.log2(plan.num_ranks / ranks_per_node))
+    levels = math.ceil(math.log2(len(nodes)))
     match plan.algorithm:
         case "nvls-tree":
             return 2 * inside + 2 * levels * away
@@ -58,10 +58,13 @@ def stated_wait_s(plan: Plan, network: Network, ranks_per_node: int) -> float:
 
 
 def _around_s(collective: str, ring: tuple[int, ...], network: Network) -> float:
-    """The most that bytes wait on their way around a ring: an all-reduce leads them twice around, all but two hops."""
+    """The most that bytes wait on their way around a ring: an all-reduce leads them twice around, all but two hops.
+
+    In a broadcast or a reduce nobody waits for the whole way, since one follows the other: kernels show one hop.
+    """
     after = (*ring[1:], ring[0])
     if collective not in IN_RING_STEPS:
-        return float(_latencies_s(network, zip(ring[:-1], after, strict=False)).sum())
+        return float(_latencies_s(network, zip(ring[:-1], after, strict=False)).max())
     found = _latencies_s(network, zip(ring, after, strict=True))
     if collective == "all_reduce":
         found = found + np.roll(found, 1)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from sim.profile import Profile
     from topo.cluster import Cluster
 
+P2P_LEVEL = "NCCL_P2P_LEVEL"
+"""How far apart GPUs may be to reach each other's memory; LOC: no two of them do."""
+
 
 @dataclass(frozen=True)
 class Networks:
@@ -56,6 +59,14 @@ class Networks:
     def counted(self) -> Network:
         """Links at the rates that NCCL counts with: what its kernels are held against."""
         return self._with_copies(counted_network(self.machine, self.options, self.nccl()))
+
+    @cached_property
+    def switched(self) -> Network:
+        """The same for what NVSwitches reduce, which reaches them whatever GPUs may do with each other's memory."""
+        reach = _reach(self.machine, self.options, self.nccl())
+        if reach.peers and self._copies is None:
+            return self.counted
+        return network_of(self.machine, as_nccl_counts(self.machine), reach=replace(reach, peers=True))
 
     @cached_property
     def stated(self) -> Network | None:
@@ -97,9 +108,11 @@ def _reach(machine: Topology | Cluster, options: Options, nccl: NcclPlan | None)
 
 def _reaches_peers(options: Options) -> bool:
     """Whether NCCL's variables leave GPUs of one machine each other's memory."""
-    said = dict(options.environment).get(P2P_DISABLE)
-    if said is None:
+    said = {name: value for name, value in options.environment if name in (P2P_DISABLE, P2P_LEVEL)}
+    if not said:
         return True
+    from sim.planners.nccl_2_30.kinds import PathKind
     from sim.planners.nccl_2_30.options import NcclOptions
 
-    return not NcclOptions.from_environment({P2P_DISABLE: said}).p2p_disable
+    read = NcclOptions.from_environment(said)
+    return not read.p2p_disable and read.p2p_level != PathKind.LOC

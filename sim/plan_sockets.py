@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 
 from sim.engines.loads import link_shares
+from sim.networks import counted_network
 from sim.plan import Plan, Tree
 from sim.planners.options import Options
-from sim.networks import counted_network
 from topo.errors import RouteError
 from topo.topology import Topology
 from topo.units import format_size
@@ -129,7 +129,7 @@ def _loads(plan: NcclPlan, choice: Choice, network: Network, between: frozenset[
         if not estimates_s:
             continue
         run = Plan(algorithm, wiring.num_ranks, wiring.rings, choice.collective, trees=wiring.trees)
-        shares = link_shares(run, network, wiring.num_ranks // wiring.num_nodes)
+        shares = link_shares(run, network, wiring.node_ranks)
         alike: dict[tuple[float, float], list[str]] = {}
         for link in np.flatnonzero(shares).tolist():
             if _is_between(network.link_id(link), between):

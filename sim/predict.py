@@ -248,7 +248,9 @@ class Simulator:
         if key not in self._link_shares:
             if len(self._link_shares) >= MOST_SCHEDULES:
                 self._link_shares.clear()
-            self._link_shares[key] = link_shares(plan, network, round(clock.facts.ranks_per_node))
+            way = self._networks.switched if plan.algorithm.startswith("nvls") else network
+            shares = link_shares(plan, way, clock.nccl.wiring.node_ranks)
+            self._link_shares[key] = np.pad(shares, (0, len(network.bandwidth_bytes_per_s) - len(shares)))
         return self._link_shares[key]
 
     def _run_kernels(self, clock: MachineClock, plan: Plan, workload: Workload) -> Prediction:
@@ -259,7 +261,7 @@ class Simulator:
         timed = clock.time(plan, workload)
         bare_s = max(timed.duration_s, float(busy_s.max(initial=0.0)))
         stated = self._networks.stated
-        wait_s = stated_wait_s(plan, stated, round(clock.facts.ranks_per_node)) if stated else 0.0
+        wait_s = stated_wait_s(plan, stated, clock.nccl.wiring.node_ranks) if stated else 0.0
         run = Run(bare_s + wait_s, carried, busy_s, {})
         bare = prediction_of(plan, workload, network, run, engine=KERNELS, profile=self.profile.name)
         low, high = timed.band or (None, None)

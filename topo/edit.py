@@ -50,7 +50,8 @@ def edit(machine: Machine, change: MachineChange) -> Machine:
         case Nodes(counts):
             return with_nodes(machine, counts[0])
         case JoinBy(fabric):
-            return replace(_cluster(machine, "a fabric joins nodes"), fabric=fabric)
+            cluster = _cluster(machine, "a fabric joins nodes")
+            return replace(cluster, fabric=_as_stated(fabric, cluster.fabric))
         case Scale(part, _, _) | Put(part, _, _) if part.lower() == FABRIC_PART:
             cluster = _cluster(machine, "the fabric joins nodes")
             return replace(cluster, fabric=_with_fabric_numbers(cluster, change))
@@ -227,6 +228,15 @@ def _with_ports(node: Topology, part: Part, rate: Callable[[float], float]) -> T
         return replace(device, nic=replace(device.nic, bandwidth_bytes_per_s=rate(device.nic.bandwidth_bytes_per_s)))
 
     return _with_devices(node, edited) if part.nics else node
+
+
+def _as_stated(fabric: Fabric, before: Fabric) -> Fabric:
+    """The fabric, with the rate and the latency that were stated before where it states none: only its shape is new."""
+    return replace(
+        fabric,
+        bandwidth_bytes_per_s=fabric.bandwidth_bytes_per_s or before.bandwidth_bytes_per_s,
+        latency_s=fabric.latency_s or before.latency_s,
+    )
 
 
 def _with_fabric_numbers(cluster: Cluster, change: Scale | Put) -> Fabric:

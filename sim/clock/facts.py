@@ -29,6 +29,8 @@ _NVLINK_BYTES_PER_S = 100e9
 """A lone GPU with faster links than this has NVLinks, which its one rank does not use."""
 PCIE_BESIDE_NCCL = 55 / 48
 """A NIC gets 55 GB/s through Gen5 x16, where NCCL's figure, made for GPUs that talk to each other, is 48."""
+_CHIPS = {70: "volta", 80: "ampere", 90: "hopper", 100: "blackwell", 103: "blackwell"}
+"""Compute capabilities of the chips that each generation of NVLink was made for."""
 ENDLESS = 1e15
 """The rate of what does not limit."""
 
@@ -56,6 +58,8 @@ class Facts:
     through_host: bool = False
     host_bridge: bool = False
     newest: bool = False
+    native: str = ""
+    """The generation by the GPU's chip, which is another one where its NVLinks are not used; empty: the same."""
 
     @property
     def ranks_per_node(self) -> float:
@@ -77,10 +81,11 @@ def facts_of(plan: NcclPlan, hint: str = "") -> Facts:
     nvlink = kinds <= {PathKind.NVL, PathKind.NVB} if kinds else gpu_rate > _NVLINK_BYTES_PER_S
     machine = plan.communicator.machine
     several = wiring.num_nodes > 1
+    generation = _generation(machine.min_compute_capability, nvlink=nvlink)
     text = f"{hint} {' '.join(net.name for net in nets[:1])}".lower()
     nic_rate = nets[0].bandwidth_bytes_per_s if nets else 0.0
     return Facts(
-        generation=_generation(machine.min_compute_capability, nvlink=nvlink),
+        generation=generation,
         fabric=_fabric(text, nic_rate, nets[0].latency_s if nets else 0.0) if several else NO_NETWORK,
         num_ranks=wiring.num_ranks,
         num_nodes=wiring.num_nodes,
@@ -93,6 +98,7 @@ def facts_of(plan: NcclPlan, hint: str = "") -> Facts:
         through_host=any(crowd.through_host for crowd in crowds),
         host_bridge=several and wiring.graphs["ring"].kind_inter in (PathKind.PHB, PathKind.SYS),
         newest=plan.extrapolated,
+        native=_CHIPS.get(machine.min_compute_capability, generation) if generation == "pcie" else generation,
     )
 
 

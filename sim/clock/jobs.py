@@ -60,13 +60,14 @@ class Operation:
 class Jobs:
     """Columns of equal length; see `Facts` for those of the machine.
 
-    `generation`, `fabric` and `kernel` are places in GENERATIONS, FABRICS and KERNELS; `steps` are those of a ring, of
-    which `net_steps` lead over the network. `bus_bytes` is the bus volume, as nccl-tests counts it for busbw.
+    `generation`, `native`, `fabric` and `kernel` are places in GENERATIONS, FABRICS and KERNELS; `steps` are those of a
+    ring, of which `net_steps` lead over the network. `bus_bytes` is the bus volume, as nccl-tests counts it for busbw.
     `gpus_per_process` is 0 where it is not known. `old`: before OLD_LAUNCHES.
     """
 
     kernel: npt.NDArray[np.intp]
     generation: npt.NDArray[np.intp]
+    native: npt.NDArray[np.intp]
     fabric: npt.NDArray[np.intp]
     num_bytes: Floats
     bus_bytes: Floats
@@ -158,6 +159,7 @@ def jobs_of(
     return Jobs(
         kernel=np.array([KERNELS.index(kernel_of(row, several_nodes=num_nodes > 1)) for row in rows], int),
         generation=np.full(len(rows), GENERATIONS.index(facts.generation)),
+        native=np.full(len(rows), GENERATIONS.index(facts.native or facts.generation)),
         fabric=np.full(len(rows), FABRICS.index(facts.fabric) if facts.fabric in FABRICS else 0),
         num_bytes=each(row.num_bytes for row in rows),
         bus_bytes=each(row.num_bytes * _busbw_factor(row.collective, num_ranks) for row in rows),

@@ -163,7 +163,9 @@ def _tree_simple(v: Values) -> Floats:
     """Chunks move on when they have arrived; each costs a rank its bytes and some of a step for its neighbours."""
     jobs = v.jobs
     chunk = np.minimum(_chunk_bytes(jobs), jobs.num_bytes / jobs.num_channels)
-    carried = np.where(jobs.several, softmin(_tree_net_rate(v), link_rate(v)), link_rate(v) / 2)
+    # On one node a tree is a chain, in which all but its ends serve two neighbours.
+    shared = np.where(jobs.num_ranks > 2, 2.0, 1.0)
+    carried = np.where(jobs.several, softmin(_tree_net_rate(v), link_rate(v)), link_rate(v) / shared)
     moving = chunk * jobs.num_channels / softmin(_tree_work(v), carried)
     inside = 2 * (jobs.ranks_per_node - 1) * (v["simple_hop"] + chunk / v["simple_rate"])
     nic = np.maximum(jobs.nic_bytes_per_s, 1.0) * v["net_share"]
@@ -180,7 +182,7 @@ def _nvls_rate(v: Values) -> Floats:
     large = np.where(jobs.num_bytes >= NVLS_LARGE_BYTES, v["nvls_large"], 1.0)
     domain = np.where(gpus > 8, 2 * (gpus - 1) / gpus * NVLS_DOMAIN_SHARE, 1.0)
     found: Floats = v["nvls_rate"] * np.where(
-        jobs.generation == BLACKWELL, large * domain, np.interp(gpus, *NVLS_BUS_SHARE)
+        jobs.native == BLACKWELL, large * domain, np.interp(gpus, *NVLS_BUS_SHARE)
     )
     return found
 

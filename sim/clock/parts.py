@@ -6,9 +6,10 @@ Rates are those of all channels together, in bytes per second of bus volume.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from sim.clock.jobs import Floats, Jobs
-from sim.clock.terms import FABRICS, GENERATIONS, INDEX, KIB, NVLS_GENERATIONS
+from sim.clock.terms import FABRICS, GENERATIONS, INDEX, KIB, TERMS
 
 LL_CHUNK_BYTES = 32 * KIB
 """Payload of LL's chunk: beyond it a hop's bytes are pipelined."""
@@ -21,6 +22,16 @@ EDGE = 16
 """The same where one of two rates limits: a sharp edge would be a place where fits get stuck."""
 SLINGSHOT = FABRICS.index("slingshot")
 
+_OF_SWITCHES = {
+    name.removesuffix(".hopper")
+    for name in INDEX
+    if name.endswith(".hopper") and name.replace("hopper", "volta") not in INDEX
+}
+_SLOWER = {
+    term.name.removesuffix(".pcie"): {"s": np.maximum, "B/s": np.minimum}[term.unit]
+    for term in TERMS
+    if term.name.endswith(".pcie") and term.unit in ("s", "B/s")
+}
 _PLACES = {
     stem: np.array([INDEX[f"{stem}.{kind}"] for kind in kinds])
     for kinds in (GENERATIONS, FABRICS)
@@ -28,8 +39,7 @@ _PLACES = {
     if all(f"{stem}.{kind}" in INDEX for kind in kinds)
 } | {
     stem: np.array([INDEX[f"{stem}.{'blackwell' if kind == 'blackwell' else 'hopper'}"] for kind in GENERATIONS])
-    for stem in {name.rpartition(".")[0] for name in INDEX}
-    if all(f"{stem}.{kind}" in INDEX for kind in NVLS_GENERATIONS) and f"{stem}.volta" not in INDEX
+    for stem in _OF_SWITCHES
 }
 _BY_FABRIC = {name.rpartition(".")[0] for name in INDEX if name.endswith(f".{FABRICS[0]}")}
 
@@ -40,12 +50,29 @@ class Values:
     def __init__(self, values: Floats, jobs: Jobs) -> None:
         self._values = values
         self.jobs = jobs
+        self._at_home = bool((jobs.native == jobs.generation).all())
 
     def __getitem__(self, stem: str) -> Floats:
-        """The term, by the generation or network of each job where it has one; shape (..., jobs) or (..., 1)."""
+        """The term, by the generation or network of each job where it has one; shape (..., jobs) or (..., 1).
+
+        What a GPU does costs it no less over PCIe than over its own NVLinks: of both generations the slower one holds.
+        What its NVSwitches reduce is always its own generation's.
+        """
         if stem in INDEX:
             return self._values[..., INDEX[stem], None]
-        kind = self.jobs.fabric if stem in _BY_FABRIC else self.jobs.generation
+        jobs = self.jobs
+        if stem in _BY_FABRIC:
+            return self._of(stem, jobs.fabric)
+        if stem in _OF_SWITCHES:
+            return self._of(stem, jobs.native)
+        found = self._of(stem, jobs.generation)
+        slower = _SLOWER.get(stem)
+        if slower is None or self._at_home:
+            return found
+        both: Floats = slower(found, self._of(stem, jobs.native))
+        return both
+
+    def _of(self, stem: str, kind: npt.NDArray[np.intp]) -> Floats:
         found: Floats = self._values[..., _PLACES[stem][kind]]
         return found
 

@@ -1,8 +1,10 @@
-"""What each link carries when a plan runs, counted from its rings and trees: no engine is needed for that."""
+"""What each link carries when a plan runs, counted from who sends to whom: no engine is needed for that."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,88 +13,132 @@ from sim.collective import collective as find_collective
 
 if TYPE_CHECKING:
     from sim.engines.network import Network
-    from sim.engines.routes import Floats, Pairs
+    from sim.engines.routes import Floats
     from sim.plan import Plan
 
+Hop = tuple[int, int, float]
+"""From which rank to which, and how many bytes for each byte of the workload."""
+Nodes = Sequence[Sequence[int]]
+"""The ranks of each of NCCL's nodes."""
+
 IN_RING_STEPS = ("all_reduce", "all_gather", "reduce_scatter")
+MOST_PAIRS = 1 << 18
+"""Pairs of ranks of which each is looked at where all send to all; of more, nodes at some distances stand for all."""
 
 
-def link_shares(plan: Plan, network: Network, ranks_per_node: int) -> Floats:
+def link_shares(plan: Plan, network: Network, nodes: Nodes) -> Floats:
     """Bytes on every link of the network for each byte of the workload.
 
-    All 0 for plans of other algorithms than rings, trees, NVLS and direct sends.
-    `ranks_per_node` are NCCL's nodes: NVLS reduces in each node's NVSwitch and joins nodes head by head.
+    All 0 for plans of other algorithms than rings, trees, NVLS, CollNet, PAT and direct sends. NVLS and CollNet reduce
+    in each node and join nodes head by head.
     """
     carried = np.zeros(len(network.bandwidth_bytes_per_s))
     if plan.num_ranks == 1:
         return carried
-    src, dst, shares = _hops(plan, ranks_per_node)
-    if len(src):
+    table = np.array(list(_hops(plan, nodes)), dtype=np.float64).reshape(-1, 3)
+    if len(table):
+        src, dst = (table[:, column].astype(np.int64) for column in (0, 1))
         routes = network.routes(src, dst)
-        np.add.at(carried, routes.links, np.repeat(shares, np.diff(routes.first)))
+        np.add.at(carried, routes.links, np.repeat(table[:, 2], np.diff(routes.first)))
     return carried
 
 
-def _hops(plan: Plan, ranks_per_node: int) -> tuple[Pairs, Pairs, Floats]:
-    """From which rank to which how many bytes go, for each byte of the workload."""
-    share = 1 / plan.num_channels
+def _hops(plan: Plan, nodes: Nodes) -> Iterable[Hop]:
     if plan.algorithm == "tree" and plan.trees:
-        trees = Counter(plan.trees)
-        edges = [
-            (rank, up, share * count) for tree, count in trees.items() for rank, up in enumerate(tree.up) if up >= 0
-        ]
-        both = edges + [(dst, src, carried) for src, dst, carried in edges]
-        return _columns(both)
+        return _in_trees(plan)
     if plan.algorithm == "ring":
-        factor = find_collective(plan.collective).busbw_factor(plan.num_ranks)
-        rings = Counter(plan.rings)
-        stop = None if plan.collective in IN_RING_STEPS else -1
-        return _columns(
-            [
-                (src, dst, share * factor * count)
-                for ring, count in rings.items()
-                for src, dst in list(zip(ring, (*ring[1:], ring[0]), strict=True))[:stop]
-            ]
-        )
-    if plan.algorithm in ("nvls", "nvls-tree"):
-        return _columns(_reduced_in_switches(plan.num_ranks, ranks_per_node, in_network=plan.algorithm == "nvls"))
-    if plan.algorithm.startswith("collnet"):
-        inside = neighbours(plan.num_ranks, ranks_per_node, 2 * (ranks_per_node - 1) / ranks_per_node)
-        return _columns([*inside, *next_nodes(plan.num_ranks, ranks_per_node, 1 / ranks_per_node)])
+        return _in_rings(plan)
+    if plan.algorithm == "pat":
+        return _in_pat(plan)
+    if plan.algorithm == "nvls-tree":
+        return chain(neighbours(nodes, 1.0), _between_heads(nodes))
+    if plan.algorithm == "nvls" or plan.algorithm.startswith("collnet"):
+        return _in_network(plan.algorithm, nodes)
     if plan.collective == "sendrecv":
-        return _columns([(rank, (rank + 1) % plan.num_ranks, 1.0) for rank in range(plan.num_ranks)])
-    if plan.algorithm == "direct":
-        part = 1 / plan.num_ranks
-        inside = neighbours(plan.num_ranks, ranks_per_node, part * (ranks_per_node - 1))
-        away = part * (plan.num_ranks - ranks_per_node)
-        return _columns([*inside, *next_nodes(plan.num_ranks, ranks_per_node, away)])
-    return _columns([])
+        return ((rank, (rank + 1) % plan.num_ranks, 1.0) for rank in range(plan.num_ranks))
+    return _among_all(plan.num_ranks, nodes) if plan.algorithm == "direct" else ()
 
 
-def _reduced_in_switches(num_ranks: int, per_node: int, *, in_network: bool) -> list[tuple[int, int, float]]:
-    """Every GPU sends all its bytes into its switch and takes all out of it, as neighbours on a hub would.
+def _in_trees(plan: Plan) -> Iterator[Hop]:
+    for tree, count in Counter(plan.trees).items():
+        share = count / plan.num_channels
+        for rank, up in enumerate(tree.up):
+            if up >= 0:
+                yield rank, up, share
+                yield up, rank, share
 
-    Between nodes each of a node's ranks takes its part up and down the tree, 2 (nodes - 1) / nodes times on average, or
-    once to the network's switch where that reduces.
+
+def _in_rings(plan: Plan) -> Iterator[Hop]:
+    factor = find_collective(plan.collective).busbw_factor(plan.num_ranks)
+    stop = None if plan.collective in IN_RING_STEPS else -1
+    for ring, count in Counter(plan.rings).items():
+        share = factor * count / plan.num_channels
+        for src, dst in list(zip(ring, (*ring[1:], ring[0]), strict=True))[:stop]:
+            yield src, dst, share
+
+
+def _in_pat(plan: Plan) -> Iterator[Hop]:
+    """A rank sends on each part whose owner is as far away as a binomial tree has it: over 2^k a share of 1 / 2^(k+1).
+
+    Exactly, of the n - 1 distances between a rank and the owners those whose lowest bit is 2^k.
     """
-    num_nodes = num_ranks // per_node
-    part = (1 if in_network and num_nodes > 1 else 2 * (num_nodes - 1) / num_nodes) / per_node
-    return [*neighbours(num_ranks, per_node, 1.0), *next_nodes(num_ranks, per_node, part)]
+    forward = 1 if plan.collective == "all_gather" else -1
+    for ring, count in Counter(plan.rings).items():
+        for level in range((plan.num_ranks - 1).bit_length()):
+            hop = 1 << level
+            num_parts = (plan.num_ranks - 1 + hop) // (2 * hop)
+            share = num_parts / plan.num_ranks * count / plan.num_channels
+            for place, rank in enumerate(ring):
+                yield rank, ring[(place + forward * hop) % plan.num_ranks], share
 
 
-def neighbours(num_ranks: int, per_node: int, share: float) -> list[tuple[int, int, float]]:
+def _in_network(algorithm: str, nodes: Nodes) -> Iterator[Hop]:
+    """Each node's ranks reduce by their switch, or among themselves, and send a part to the network's switch once."""
+    size = len(nodes[0])
+    yield from neighbours(nodes, 1.0 if algorithm == "nvls" else 2 * (size - 1) / size)
+    yield from next_nodes(nodes, 1 / size)
+
+
+def _between_heads(nodes: Nodes) -> Iterator[Hop]:
+    """Each place in a node is the head of a part, half of which goes up and down each of two trees over the nodes."""
+    from sim.algorithms.tree import double_binary_parents
+
+    share = 0.5 / len(nodes[0])
+    for parents in double_binary_parents(len(nodes)):
+        for node, up in enumerate(parents.tolist()):
+            for child, parent in zip(nodes[node], nodes[up] if up >= 0 else (), strict=False):
+                yield child, parent, share
+                yield parent, child, share
+
+
+def _among_all(num_ranks: int, nodes: Nodes) -> Iterator[Hop]:
+    """Each rank sends a part to every other: to all of its node, and to all of other nodes, or of some for the rest."""
+    part = 1 / num_ranks
+    for node in nodes:
+        yield from ((src, dst, part) for src in node for dst in node if src != dst)
+    distances = _distances(len(nodes), num_ranks * len(nodes[0]))
+    share = part * (len(nodes) - 1) / max(len(distances), 1)
+    for distance in distances:
+        for index, node in enumerate(nodes):
+            other = nodes[(index + distance) % len(nodes)]
+            yield from ((src, dst, share) for src in node for dst in other)
+
+
+def _distances(num_nodes: int, pairs_each: int) -> list[int]:
+    """Distances between nodes, all of them or as many as MOST_PAIRS allows, evenly spread."""
+    count = min(num_nodes - 1, max(1, MOST_PAIRS // pairs_each))
+    return [1 + index * (num_nodes - 1) // count for index in range(count)]
+
+
+def neighbours(nodes: Nodes, share: float) -> Iterator[Hop]:
     """Each rank sends to the next one of its node: what it sends to all of them over one hub."""
-    hops = [(rank, rank - rank % per_node + (rank + 1) % per_node, share) for rank in range(num_ranks)]
-    return [hop for hop in hops if hop[0] != hop[1]]
+    for node in nodes:
+        if len(node) > 1:
+            yield from ((src, dst, share) for src, dst in zip(node, (*node[1:], node[0]), strict=True))
 
 
-def next_nodes(num_ranks: int, per_node: int, share: float) -> list[tuple[int, int, float]]:
-    """Each rank sends to its like in the next node: what it sends to all others over its NIC."""
-    if num_ranks == per_node:
-        return []
-    return [(rank, (rank + per_node) % num_ranks, share) for rank in range(num_ranks)]
-
-
-def _columns(hops: list[tuple[int, int, float]]) -> tuple[Pairs, Pairs, Floats]:
-    table = np.array(hops, dtype=np.float64).reshape(-1, 3)
-    return table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2]
+def next_nodes(nodes: Nodes, share: float) -> Iterator[Hop]:
+    """Each rank sends to its like in the next node: what it sends to others over its NIC."""
+    if len(nodes) > 1:
+        for node, other in zip(nodes, (*nodes[1:], nodes[0]), strict=True):
+            yield from ((src, other[place % len(other)], share) for place, src in enumerate(node))

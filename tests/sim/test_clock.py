@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +27,8 @@ from tests.support import examples
 from topo.errors import CaptureError, NameChoiceError, ScheduleError
 from topo.jsonio import decode, encode
 from topo.load import load_topology
+from topo.presets import preset
+from topo.topology import Link, Topology
 
 WAYS = (
     *(("all_reduce", name, protocol) for name in ("ring", "tree") for protocol in ("ll", "ll128", "simple")),
@@ -319,3 +322,28 @@ def test_a_profile_that_names_no_kernels_is_believed() -> None:
     runs = [Simulator(machine, profile).run(work) for profile in (silent, shipped)]
     assert [run.extrapolated for run in runs] == [False, True], "no run shows a broadcast on Hopper"
     assert runs[0].duration_s == runs[1].duration_s
+
+
+@pytest.mark.parametrize("name", ["dgx1-v100", "dgx-a100", "dgx-h100", "dgx-b200", "gb200-1tray", "hgx-a100-4gpu-mesh"])
+@pytest.mark.parametrize("change", ["break GPU0", "p2p off"])
+@pytest.mark.parametrize("num_bytes", [1 << 10, 1 << 16])
+def test_no_gpu_is_faster_for_what_its_nvlinks_do_not_do(name: str, change: str, num_bytes: int) -> None:
+    """The same algorithm, whatever protocol NCCL takes for it then."""
+    machine, options = preset(name), Options()
+    if change == "p2p off":
+        options = Options(environment=(("NCCL_P2P_DISABLE", "1"),))
+        changed = machine
+    else:
+        changed = replace(machine, links=tuple(_without_nvlinks_of(machine, "GPU0")))
+    work = Workload("all_reduce", num_bytes)
+    before, after = (
+        Simulator(at, None, said).run(work, "ring").duration_s
+        for at, said in ((machine, Options()), (changed, options))
+    )
+    assert after >= before
+
+
+def _without_nvlinks_of(machine: Topology, gpu: str) -> Iterator[Link]:
+    for link in machine.links:
+        is_its_own = link.kind == "nvlink" and gpu in (link.src, link.dst)
+        yield replace(link, state="inactive") if is_its_own else link

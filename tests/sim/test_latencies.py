@@ -7,7 +7,7 @@ import pytest
 from sim.predict import Simulator
 from sim.profile import IDEAL, load_profile
 from sim.workload import Workload
-from topo.changes import Put
+from topo.changes import Break, Put
 from topo.cluster import Cluster
 from topo.edit import Machine, edit
 from topo.presets import preset
@@ -31,7 +31,6 @@ RINGS_AND_TREES = (
     ("ring", "all_reduce"),
     ("ring", "all_gather"),
     ("ring", "reduce_scatter"),
-    ("ring", "broadcast"),
     ("tree", "all_reduce"),
 )
 MACHINES: tuple[tuple[Machine, str], ...] = (
@@ -43,10 +42,29 @@ MACHINES: tuple[tuple[Machine, str], ...] = (
     (Cluster(preset("dgx-h100"), 5), "fabric"),
     (Cluster(preset("dgx-h100"), 3), "nvlink"),
 )
+
+
+def far_from_nics() -> Machine:
+    """A cluster whose GPUs of one socket reach the NICs over NVLink and GPUs of the other (PXN)."""
+    machine: Machine = Cluster(preset("dgx-h100"), 3)
+    for number in range(4, 8):
+        machine = edit(machine, Break(f"mlx5_{number}"))
+    return machine
+
+
+OVER_PCIE: tuple[tuple[Machine, str], ...] = (
+    (Cluster(preset("hgx-h200-1gpu"), 4), "pcie"),
+    (Cluster(preset("hgx-h200-1gpu"), 3), "GPU0-numa0/switch0"),
+    (Cluster(preset("dgx-a100"), 2), "pcie"),
+    (Cluster(preset("dgx-h100"), 4), "numa0/switch0->mlx5_0"),
+    (far_from_nics(), "nvlink"),
+    (far_from_nics(), "pcie"),
+)
+"""Between nodes every byte passes the links between GPU and NIC."""
 CASES = [
-    *((machine, part, *way) for machine, part in MACHINES for way in RINGS_AND_TREES),
+    *((machine, part, *way) for machine, part in (*MACHINES, *OVER_PCIE) for way in RINGS_AND_TREES),
     (preset("dgx-h100"), "nvlink", "nvls", "all_reduce"),
-    *((machine, part, "nvls-tree", "all_reduce") for machine, part in MACHINES[-2:]),
+    *((machine, part, "nvls-tree", "all_reduce") for machine, part in (*MACHINES[-2:], *OVER_PCIE[3:])),
 ]
 
 

@@ -167,6 +167,8 @@ def test_nodes_and_fabrics() -> None:
     assert isinstance(cluster, Cluster)
     assert cluster.count == 8
     assert cluster.fabric == Fabric("fat-tree", 25e9, 2e-6, 2.0)
+    assert edited(cluster, "fabric rail") == replace(cluster, fabric=Fabric("rail", 25e9, 2e-6))
+    assert edited(cluster, "fabric rail,latency=1us") == replace(cluster, fabric=Fabric("rail", 25e9, 1e-6))
     assert with_nodes(cluster, 1) == preset("dgx-h100")
     assert with_nodes(cluster, 2) == replace(cluster, count=2)
 

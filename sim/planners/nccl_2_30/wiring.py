@@ -49,6 +49,13 @@ class Wiring:
         """Channels of the communicator."""
         return len(self.rings)
 
+    @property
+    def node_ranks(self) -> tuple[tuple[int, ...], ...]:
+        """The ranks of each node, copy by copy of the machine."""
+        per_copy = sum(len(domain.ranks) for domain in self.domains)
+        firsts = range(0, self.num_ranks, per_copy)
+        return tuple(tuple(first + rank for rank in domain.ranks) for first in firsts for domain in self.domains)
+
 
 def wire(spec: SystemSpec, num_copies: int, options: NcclOptions, search: GraphSearch = find_graphs) -> Wiring:
     """Everything that NCCL builds on `num_copies` identical copies of a machine (one host, or one NVLink domain).
