@@ -35,7 +35,7 @@ def link_shares(plan: Plan, network: Network, nodes: Nodes) -> Floats:
     carried = np.zeros(len(network.bandwidth_bytes_per_s))
     if plan.num_ranks == 1:
         return carried
-    table = np.array(list(_hops(plan, nodes)), dtype=np.float64).reshape(-1, 3)
+    table = np.fromiter(chain.from_iterable(_hops(plan, nodes)), dtype=np.float64).reshape(-1, 3)
     if len(table):
         src, dst = (table[:, column].astype(np.int64) for column in (0, 1))
         routes = network.routes(src, dst)
