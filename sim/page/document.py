@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from importlib.resources import files
 from string import Template
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from sim.prediction import Prediction
 
 SCRIPTS = ("model.js", "stage.js", "holdings.js", "timeline.js", "page.js")
+WIDE_PX = 760
+"""Panels whose pictures need more than this stand below each other, where a screen would cut two of them."""
+
 _DRAWING_STYLE = f"""\
 :is(.stage, .whole) {{
 {LIGHT}}}
@@ -72,8 +75,15 @@ def page(
     drawing = draw_used(simulator.machine, ids, sorted(agents))
     runs = [None if one.played is None else run_data(one.played, drawing.stroke_of) for one in shown]
     panels = [
-        sections.panel(number, one.run, one.plan, one.played, svg, (*_notes(one), *drawing.notes), drawing.down)
-        for number, (one, svg) in enumerate((one, with_loads(drawing, one.run)) for one in shown)
+        sections.panel(
+            number,
+            one.run,
+            one.plan,
+            one.played,
+            replace(drawing, svg=with_loads(drawing, one.run)),
+            (*_notes(one), *drawing.notes),
+        )
+        for number, one in enumerate(shown)
     ]
     title = f"{shown[0].run.workload.collective} on {simulator.machine.name or 'this machine'}, simulated"
     script = _joined("\n".join(_text(name).replace('"use strict";\n', "") for name in SCRIPTS))
@@ -83,6 +93,7 @@ def page(
         style=_text("page.css") + _DRAWING_STYLE,
         summary=sections.summary([one.run for one in shown], simulator.machine.name or "this machine"),
         player=_text("player.html") if is_played else "",
+        shape=" wide" if drawing.least_px[0] > WIDE_PX else "",
         panels="".join(panels),
         sections=_sections(simulator, predictions, names, measured, shown, drawing),
         footer="Every time on this page is simulated; points called measured were measured elsewhere.",
@@ -180,7 +191,10 @@ def _whole(simulator: Simulator, drawing: Drawing) -> str:
     whole = draw_whole(simulator.machine)
     if not whole.svg or whole.svg == drawing.svg:
         return ""
-    return f'<details class="whole"><summary>The whole machine</summary>\n{whole.svg}</details>'
+    return (
+        '<details class="whole"><summary>The whole machine</summary>\n'
+        f"{sections.framed(whole, 'The whole machine')}</details>"
+    )
 
 
 def _text(name: str) -> str:

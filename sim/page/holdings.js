@@ -82,9 +82,9 @@ class HoldingsField {
   }
 
   drawNames(context, left, high) {
-    context.font = `${Math.min(11, Math.max(8, high - 2))}px system-ui, sans-serif`;
+    context.font = `${Math.min(11, Math.max(LEAST_WORDS, high - 2))}px system-ui, sans-serif`;
     context.textBaseline = "middle";
-    const every = Math.ceil(10 / high);
+    const every = Math.ceil((LEAST_WORDS + 2) / high);
     context.fillStyle = getComputedStyle(this.canvas).color;
     context.textAlign = "right";
     this.run.agents.forEach((name, agent) => {

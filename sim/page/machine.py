@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,12 @@ _BELOW_HEADLINE = HEADLINE - 10
 _HUB_GAP = 44.0
 """So that a chunk is seen on its way up a link."""
 
+WORDS_PX = 10.0
+"""How high words of a drawing are that say nothing else, in its own pixels (topo/writers/svg_style.py)."""
+
+LEAST_WORDS_PX = 9.05
+"""On the screen: a larger picture than its frame is scrolled, since words that cannot be read say nothing."""
+
 _CONNECTION = re.compile(r"""(<g class="connection" data-id=("[^"]*"|'[^']*')[^>]*>.*?<path )""", re.DOTALL)
 
 PER_ROW = 16
@@ -39,6 +46,16 @@ class Drawing:
     stroke_of: dict[str, str]
     notes: tuple[str, ...]
     down: tuple[str, ...] = ()
+
+    @property
+    def least_px(self) -> tuple[int, int]:
+        """Width and height down to which every word of the picture is LEAST_WORDS_PX high at least; 0 without one."""
+        view = re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', self.svg)
+        if view is None:
+            return 0, 0
+        smallest = min((float(size) for size in re.findall(r"font-size:([\d.]+)px", self.svg)), default=WORDS_PX)
+        scale = LEAST_WORDS_PX / min(smallest, WORDS_PX)
+        return math.ceil(scale * float(view[1])), math.ceil(scale * float(view[2]))
 
 
 def explicit(machine: Topology | Cluster) -> tuple[Topology, tuple[str, ...]]:

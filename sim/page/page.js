@@ -161,16 +161,17 @@ class Player {
   }
 }
 
-// The hint above each table that is wider than the page.
-function hintAtWideTables() {
-  for (const table of document.querySelectorAll(".scroll")) {
-    table.previousElementSibling.hidden = table.scrollWidth <= table.clientWidth;
+// The hint above each table that is wider than the page, and above each picture that is larger than its frame.
+function hintAtWhatScrolls() {
+  for (const part of document.querySelectorAll(".scroll, .viewer")) {
+    const isTall = part.className === "viewer" && part.scrollHeight > part.clientHeight;
+    part.previousElementSibling.hidden = part.scrollWidth <= part.clientWidth && !isTall;
   }
 }
 
-window.addEventListener("resize", hintAtWideTables);
-document.addEventListener("toggle", hintAtWideTables, true);
-hintAtWideTables();
+window.addEventListener("resize", hintAtWhatScrolls);
+document.addEventListener("toggle", hintAtWhatScrolls, true);
+hintAtWhatScrolls();
 
 const runs = JSON.parse(document.getElementById("data").textContent).runs;
 if (runs.some(Boolean)) window.toposcope = new Player(runs);

@@ -13,6 +13,7 @@ from topo.words import counted
 from topo.writers.svg_words import attribute, escaped
 
 if TYPE_CHECKING:
+    from sim.page.machine import Drawing
     from sim.plan import Plan
     from sim.playback import Playback
     from sim.predict import Simulator
@@ -94,14 +95,10 @@ def panel(
     run: Prediction,
     plan: Plan | None,
     played: Playback | None,
-    svg: str,
+    drawing: Drawing,
     notes: Iterable[str],
-    down: Sequence[str] = (),
 ) -> str:
-    """One algorithm's part of the page: what it is, the pictures that the script fills, and what to know of them.
-
-    `down` names the links in the picture that carry nothing.
-    """
+    """One algorithm's part of the page: what it is, the pictures that the script fills, and what to know of them."""
     name = escaped(run.algorithm)
     data = "" if played is None else f' data-run="{number}"'
     lines = [
@@ -112,16 +109,27 @@ def panel(
     ]
     if played is not None:
         lines.append('<p class="now"></p>')
-    if svg:
+    if drawing.svg:
         said = '<span class="scale" role="img" aria-label="from grey to orange"></span>'
         lines.append(
-            f'<figure class="stage">\n{svg}<canvas aria-hidden="true"></canvas></figure>\n'
-            f'<p class="note">Lines are as wide as their GB/s. Load: nothing{said}full.{_down_words(down)}</p>'
+            f'<figure class="stage">\n{framed(drawing, f"The machine, {run.algorithm}")}</figure>\n'
+            f'<p class="note">Lines are as wide as their GB/s. Load: nothing{said}full.{_down_words(drawing.down)}</p>'
         )
     if played is not None:
         lines += _played_figures(played)
     lines += [f'<p class="note">{escaped(note[:1].upper() + note[1:])}.</p>' for note in notes]
     return "\n".join([*lines, _link_table(run), "</section>\n"])
+
+
+def framed(drawing: Drawing, label: str) -> str:
+    """A picture of a machine in a frame in which it is scrolled where it is larger, with the hint for that."""
+    width, height = drawing.least_px
+    return (
+        '<p class="note sideways" hidden>The picture is larger than its frame: scroll it.</p>\n'
+        f'<div class="viewer" tabindex="0" role="region" aria-label={attribute(label)}>'
+        f'<div class="picture" style="--wide:{width}px;--high:{height}px">\n{drawing.svg}'
+        '<canvas aria-hidden="true"></canvas></div></div>'
+    )
 
 
 def _down_words(names: Sequence[str]) -> str:

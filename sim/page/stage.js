@@ -1,6 +1,9 @@
 "use strict";
 // The machine: links coloured by their load, and chunks on their way over them.
 
+// Words are never smaller, in CSS pixels.
+const LEAST_WORDS = 9;
+
 class Stage {
   constructor(figure, run) {
     this.run = run;

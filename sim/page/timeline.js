@@ -89,10 +89,10 @@ class Timeline {
 
   drawLanes(context, ink) {
     const { rows, count, agents } = this.run;
-    context.font = `${Math.min(11, Math.max(8, this.lane - 3))}px system-ui, sans-serif`;
+    context.font = `${Math.min(11, Math.max(LEAST_WORDS, this.lane - 3))}px system-ui, sans-serif`;
     context.textAlign = "right";
     context.fillStyle = ink;
-    const every = Math.ceil(10 / this.lane);
+    const every = Math.ceil((LEAST_WORDS + 2) / this.lane);
     agents.forEach((name, agent) => {
       if (agent % every === 0) context.fillText(name, LABELS - 6, this.top + (agent + 0.5) * this.lane, LABELS - 10);
     });

@@ -222,6 +222,75 @@ def test_it_fits_a_narrow_screen(browser: Browser, tmp_path: Path, machine: str)
     opened.page.close()
 
 
+WORDS = """() => {
+  const sizes = [];
+  for (const svg of document.querySelectorAll(".picture svg, .chart svg")) {
+    const [view, box] = [svg.viewBox.baseVal, svg.getBoundingClientRect()];
+    const scale = Math.min(box.width / view.width, box.height / view.height);
+    for (const text of svg.querySelectorAll("text")) {
+      if (text.getClientRects().length) sizes.push(scale * parseFloat(getComputedStyle(text).fontSize));
+    }
+  }
+  return sizes;
+}"""
+"""How high the words of all pictures are on the screen, in CSS pixels."""
+
+ON_CANVAS = """(() => {
+  window.drawn = [];
+  const draw = CanvasRenderingContext2D.prototype.fillText;
+  CanvasRenderingContext2D.prototype.fillText = function (...what) {
+    drawn.push(parseFloat(/([\\d.]+)px/.exec(this.font)[1]));
+    return draw.apply(this, what);
+  };
+})()"""
+"""Notes the size of all words that are drawn from now on."""
+
+LEAST_WORDS_PX = 9
+
+PICTURES = [
+    ("dgx-h100", 1),
+    ("dgx-h100", 4),
+    ("dgx-h100", 16),
+    ("pcie-8gpu", 2),
+    ("gb200-nvl8", 1),
+    ("rtxpro6000-2turin", 1),
+    ("switch:64,bandwidth=200GB/s,latency=1us", 1),
+]
+
+
+@pytest.mark.parametrize("wide", [380, 1280, 1400])
+@pytest.mark.parametrize(("machine", "nodes"), PICTURES)
+def test_words_of_pictures_can_be_read(browser: Browser, tmp_path: Path, machine: str, nodes: int, wide: int) -> None:
+    opened = Opened(browser, tmp_path / "x.html", made(machine, ("ring",), (MIB,), nodes))
+    opened.page.evaluate(ON_CANVAS)
+    opened.page.set_viewport_size({"width": wide, "height": 900})
+    opened.page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
+    opened.page.evaluate("toposcope.seek(0.3 * toposcope.whole); toposcope.redraw()")
+    words = opened.page.evaluate(WORDS)
+    assert words
+    assert min(words) >= LEAST_WORDS_PX
+    assert min(opened.page.evaluate("drawn")) >= LEAST_WORDS_PX
+    assert opened.page.evaluate("document.documentElement.scrollWidth") <= wide
+    for frame in opened.page.locator(".viewer").all():
+        scrolls = frame.evaluate("it => it.scrollWidth > it.clientWidth || it.scrollHeight > it.clientHeight")
+        assert frame.evaluate("it => !it.previousElementSibling.hidden") == scrolls
+    assert opened.said == []
+    opened.page.close()
+
+
+def test_a_picture_that_is_scrolled_takes_its_chunks_along(browser: Browser, tmp_path: Path) -> None:
+    opened = Opened(browser, tmp_path / "x.html", made("dgx-h100", ("ring",), (MIB,), 4))
+    opened.page.set_viewport_size({"width": 500, "height": 700})
+    frame = opened.page.locator(".stage .viewer")
+    for left in (0, 300):
+        frame.evaluate(f"it => {{ it.scrollLeft = {left}; }}")
+        assert frame.evaluate("it => it.scrollLeft") == left
+        boxes = [opened.page.locator(f".stage {part}").bounding_box() for part in ("svg", "canvas")]
+        assert boxes[0] == boxes[1]
+    assert opened.said == []
+    opened.page.close()
+
+
 def test_a_wide_table_says_that_it_goes_on(browser: Browser, tmp_path: Path) -> None:
     opened = Opened(browser, tmp_path / "lesson.html", made())
     hint = opened.page.locator("section:has(#results) .sideways")
