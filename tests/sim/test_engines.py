@@ -25,7 +25,7 @@ from sim.prediction import Prediction
 from sim.profile import IDEAL, load_profile
 from sim.schedule import COPY, REDUCE, Block, Rows, Schedule
 from sim.workload import Workload
-from tests.sim.ways import every_way, natural
+from tests.sim.ways import WAYS, every_way, natural
 from tests.support import examples
 from topo.cluster import Cluster
 from topo.errors import Deadlock, RouteError, TopoError, TopologyError
@@ -456,6 +456,29 @@ def test_engines_agree_on_clusters_of_many_channels(algorithm: str, name: str, n
             Simulator(machine, engine=name).run(Workload("all_reduce", num_bytes), algorithm) for name in ENGINES
         )
         assert steady.duration_s == pytest.approx(event.duration_s, rel=0.01)
+
+
+CUBE_MESH_WAYS = [("pat", "reduce_scatter"), ("ring", "broadcast"), ("ring", "reduce"), ("tree", "all_reduce")]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "collective", "name", "num_nodes"),
+    [
+        *((*way, name, 2) for name in ("dgx1-v100", "pcie-8gpu") for way in WAYS if not ALGORITHMS[way[0]].in_switch),
+        *((*way, "dgx1-v100", 4) for way in CUBE_MESH_WAYS),
+    ],
+)
+def test_engines_agree_on_machines_that_are_not_symmetric(
+    algorithm: str, collective: str, name: str, num_nodes: int
+) -> None:
+    """On a cube mesh hardly two ranks have the same around them."""
+    machine = load_topology(name, nodes=num_nodes, fabric="rail")
+    by_event, steady = (Simulator(machine, engine=engine, planner="topology") for engine in ("event", "steady"))
+    workload = Workload(collective, MIB)
+    plan = by_event.plan(workload, algorithm)
+    assert steady.run_plan(plan, workload).duration_s == pytest.approx(
+        by_event.run_plan(plan, workload).duration_s, rel=0.01
+    )
 
 
 @pytest.mark.parametrize(("num_ranks", "num_chunks"), [(2, 1000), (6, 500), (100, 2)])
