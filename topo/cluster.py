@@ -6,17 +6,17 @@ its parts are called `node3/GPU0`. `explicit()` writes the whole cluster out for
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from topo.errors import RouteError, TopologyError
+from topo.errors import TopologyError
 from topo.fabric import EXAMPLE, FABRICS, FLAT, FLAT_ID, SPINE_ID, Fabric, FabricLink, Wiring, parse_fabric
+from topo.nic_choice import deal_nics, is_on_pcie
 from topo.synthetic import MAX_LINKS
-from topo.topology import Device, Link, LinkKind, Topology
+from topo.topology import Device, Link, Topology
 from topo.words import counted
 
 if TYPE_CHECKING:
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
     from topo.fabric import Numbers
 
 __all__ = ["FABRICS", "FLAT_ID", "Cluster", "Fabric", "FabricLink", "parse_fabric"]
-
-_TO_NIC_KINDS: tuple[LinkKind, ...] = ("pcie", "cpu", "local", "c2c")
-
-_NO_PCIE_BYTES_PER_S = 1e12
-"""From this rate on, a link between a NIC and a CPU says that the NIC is no PCIe device (`lo`, bridges)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +119,7 @@ class Cluster:
         return tuple(
             nic
             for nic in self.node.of_kind("nic")
-            if nic.id in joined and _is_on_pcie(self.node, nic) and self._port_rate(nic) is not None
+            if nic.id in joined and is_on_pcie(self.node, nic) and self._port_rate(nic) is not None
         )
 
     @cached_property
@@ -149,10 +144,9 @@ class Cluster:
         return self.nics_of(rank)[0]
 
     def nics_of(self, rank: int) -> tuple[Device, ...]:
-        """The NICs nearest to a rank's GPU that are its own: by path class, then by bandwidth, then in order.
+        """The NICs that are dealt to a rank's GPU (`topo.nic_choice`), the one that it uses first.
 
-        GPUs to which the same NICs are equally near share them in turn: each gets its own where there are enough, and
-        NICs that are left over are dealt out further. RouteError where no path leads to a NIC.
+        RouteError where no path leads to a NIC.
         """
         return self._nics_by_local_rank[self.place_of(rank)[1]]
 
@@ -232,7 +226,7 @@ class Cluster:
 
     def _no_way_out(self) -> str:
         """Why no NIC leads out of the node, and what to do."""
-        on_pcie = [nic for nic in self.node.of_kind("nic") if _is_on_pcie(self.node, nic)]
+        on_pcie = [nic for nic in self.node.of_kind("nic") if is_on_pcie(self.node, nic)]
         if on_pcie and all(self._port_rate(nic) is not None for nic in on_pcie):
             return f"none of the {len(on_pcie)} NICs of {self._node_text} has a link that works: leave one"
         if on_pcie:
@@ -247,73 +241,4 @@ class Cluster:
 
     @cached_property
     def _nics_by_local_rank(self) -> tuple[tuple[Device, ...], ...]:
-        nearest = [self._nearest(gpu_id) for gpu_id in self.node.gpu_ids]
-        shared: dict[tuple[Device, ...], list[int]] = {}
-        for local_rank, nics in enumerate(nearest):
-            shared.setdefault(nics, []).append(local_rank)
-        dealt: dict[int, tuple[Device, ...]] = {}
-        for nics, local_ranks in shared.items():
-            for turn, local_rank in enumerate(local_ranks):
-                dealt[local_rank] = nics[turn :: len(local_ranks)] or (nics[turn % len(nics)],)
-        return tuple(dealt[local_rank] for local_rank in range(self.node.num_ranks))
-
-    def _nearest(self, gpu_id: str) -> tuple[Device, ...]:
-        """All NICs of the best path class and bandwidth, in the node's order."""
-        reached = _reach(self.node, gpu_id)
-        score = {}
-        for nic in self.nics:
-            if nic.id in reached:
-                path_class, rate = reached[nic.id]
-                own = nic.nic.bandwidth_bytes_per_s if nic.nic else None
-                score[nic.id] = (path_class, -min(rate, own or rate))
-        if not score:
-            raise RouteError(
-                f"no path of PCIe leads from {gpu_id} to a NIC: add the missing links, or take it out with --gpus"
-            )
-        best = min(score.values())
-        return tuple(nic for nic in self.nics if score.get(nic.id) == best)
-
-
-def _is_on_pcie(node: Topology, nic: Device) -> bool:
-    """Whether a NIC, or the card it is a port of, is a PCIe device, as far as the node says."""
-    if nic.pci is not None:
-        return True
-    for link in node.links:
-        if link.src == nic.id:
-            parent = node.device(link.dst)
-            if parent.kind == "nic_card" and link.kind == "local" and nic.kind != "nic_card":
-                return _is_on_pcie(node, parent)
-            if link.kind == "pcie" and (parent.kind != "cpu" or link.bandwidth_bytes_per_s < _NO_PCIE_BYTES_PER_S):
-                return True
-    return False
-
-
-def _reach(node: Topology, start: str) -> dict[str, tuple[int, float]]:
-    """Path class (0 one switch, 1 several, 2 through a CPU, 3 across CPUs) and bytes/s from `start` to each device.
-
-    The path with the fewest links between CPUs is taken, then with the fewest CPUs and the fewest switches; no path
-    leads through another GPU.
-    """
-    outgoing: dict[str, list[Link]] = {}
-    for link in node.links:
-        if link.kind in _TO_NIC_KINDS and link.state == "active":
-            outgoing.setdefault(link.src, []).append(link)
-    reached: dict[str, tuple[int, float]] = {}
-    todo: list[tuple[tuple[int, int, int], float, str]] = [((0, 0, 0), -math.inf, start)]
-    while todo:
-        (cpu_links, cpus, switches), negative_rate, device_id = heapq.heappop(todo)
-        if device_id in reached:
-            continue
-        path_class = 3 if cpu_links else 2 if cpus else 1 if switches > 1 else 0
-        reached[device_id] = (path_class, -negative_rate)
-        if device_id != start and node.device(device_id).kind in ("gpu", "process"):
-            continue
-        for link in outgoing.get(device_id, ()):
-            kind = node.device(link.dst).kind
-            steps = (
-                cpu_links + (link.kind == "cpu"),
-                cpus + (kind in ("cpu", "host_bridge")),
-                switches + (kind == "pcie_switch"),
-            )
-            heapq.heappush(todo, (steps, max(negative_rate, -link.bandwidth_bytes_per_s), link.dst))
-    return reached
+        return deal_nics(self.node, self.nics, [self.port_bytes_per_s(nic) for nic in self.nics])

@@ -138,9 +138,10 @@ class ClusterLinks:
             leave = (*self._way_out(src, src_nic), self._inside + 2 * src_nic)
         if dst_id != FLAT_ID:
             enter = (self._inside + 2 * dst_nic + 1, *self._router.route(cluster.nics[dst_nic].id, dst_id).links)
-        # Half of the fabric's latency lies on either side of its switch.
-        sides = bool(leave) + bool(enter)
-        latency_s = cluster.fabric.latency_s * sides / 2 + self._profile.transport("network").hop_latency_s
+        # Half of the fabric's latency lies on either side of its switch, what is stated of links on these.
+        stated_s = sum(links[index].latency_s for index in (*leave, *enter) if index < self._inside)
+        stated_s += cluster.fabric.latency_s * (bool(leave) + bool(enter)) / 2
+        latency_s = stated_s + self._profile.transport("network").hop_latency_s
         return (*leave, *(self._inside + self._ports + link for link in enter)), latency_s
 
     def _way_out(self, src: int, nic: int) -> tuple[int, ...]:
@@ -148,13 +149,19 @@ class ClusterLinks:
         own = self._to_nic(src, nic)
         if not self._pxn or not self._passes_host(own):
             return own
-        for proxy in range(self._cluster.node.num_ranks):
+        for proxy in self._beside(src):
             onward = self._to_nic(proxy, nic)
             if not self._passes_host(onward):
                 near = self._router.route(self._places[src], self._places[proxy])
                 if near.slowest_kind == "nvlink":
                     return (*near.links, *onward)
         return own
+
+    def _beside(self, place: int) -> list[int]:
+        """The ranks of the host of a place: GPUs of another host of the node reach none of its NICs."""
+        node = self._cluster.node
+        host = node.device(self._places[place]).host
+        return [rank for rank, gpu_id in enumerate(node.gpu_ids) if node.device(gpu_id).host == host]
 
     def _to_nic(self, place: int, nic: int) -> tuple[int, ...]:
         return self._router.route(self._places[place], self._cluster.nics[nic].id).links

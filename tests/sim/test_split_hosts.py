@@ -107,3 +107,23 @@ def test_without_any_nic_nodes_cannot_be_joined() -> None:
     every = tuple(f"mlx5_{index}" for index in range(8))
     with pytest.raises(TopologyError, match="none of the 8 NICs"):
         without(load_topology("dgx-h100", nodes=2), *every)
+
+
+@pytest.mark.parametrize("engine_name", ["auto", "event"])
+@pytest.mark.parametrize("name", ["NCCL_P2P_DISABLE", "NCCL_PXN_DISABLE"])
+@pytest.mark.parametrize("num_nodes", [1, 2])
+def test_a_gpu_speaks_over_nics_of_its_own_host(num_nodes: int, name: str, engine_name: str) -> None:
+    """Without P2P no NVLink joins the two hosts of the machine, and those of the other host lead nowhere."""
+    machine = load_topology("gb200-nvl8", nodes=num_nodes)
+    simulator = Simulator(machine, engine=engine_name, options=told(name))
+    run = simulator.run(Workload("all_reduce", GIB), "ring")
+    if name == "NCCL_P2P_DISABLE":
+        assert {load.link for load in run.link_loads if load.num_bytes} >= {
+            f"{'node0/' if num_nodes > 1 else ''}host{host}/mlx5_0->fabric" for host in (0, 1)
+        }
+    plan = simulator.planner.nccl
+    assert plan is not None
+    node = machine if isinstance(machine, Topology) else machine.node
+    cluster = Cluster(node, 2)
+    for rank, gpu_id in enumerate(node.gpu_ids):
+        assert cluster.nic_of(rank).host == node.device(gpu_id).host
