@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from topo.topology import Device, Link, Topology
 from topo.writers.svg import render
-from topo.writers.svg_layout import HEADLINE, MAX_LOOSE
+from topo.writers.svg_layout import HEADLINE, MARGIN, MAX_LOOSE
 from topo.writers.svg_links import connections
 from topo.writers.svg_words import attribute
 
@@ -23,6 +23,7 @@ MOST_NODES = 16
 
 MOST_DEVICES = 1024
 _BELOW_HEADLINE = HEADLINE - 10
+_BESIDE = MARGIN - 4
 _HUB_GAP = 44.0
 """So that a chunk is seen on its way up a link."""
 
@@ -137,11 +138,11 @@ def with_loads(drawing: Drawing, run: Prediction) -> str:
 def _plain(svg: str) -> str:
     """The picture without its style, which the page has once, and without ids, which several pictures would share.
 
-    Nor with its headline, which the page says itself: the view begins below it.
+    Nor with its headline, which the page says itself, and its margins, which the page has: the view begins inside.
     """
     svg = re.sub(r"<style>.*?</style>\n?", "", svg, count=1, flags=re.DOTALL)
     width, height = (float(size) for size in re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0])
-    view = f'viewBox="0 {_BELOW_HEADLINE} {width:.0f} {height - _BELOW_HEADLINE:.0f}"'
+    view = f'viewBox="{_BESIDE} {_BELOW_HEADLINE} {width - 2 * _BESIDE:.0f} {height - _BELOW_HEADLINE:.0f}"'
     svg = re.sub(r'width="\d+" height="\d+" viewBox="[^"]*"', view, svg, count=1)
     return re.sub(r'<g id=("[^"]*"|\'[^\']*\') ', "<g ", svg)
 
