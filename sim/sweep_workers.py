@@ -20,6 +20,8 @@ from typing import Any
 from topo.errors import EnvironmentMissing
 
 CONNECT_S = 10
+FEEDER_S = 1.0
+"""How long a queue's thread may take to end; it takes no time, or for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,8 @@ def _processes(count: int) -> Iterator[Executor]:
     # Python 3.11 before 3.11.5 would wait for ever, at the end, for a full queue that no worker reads any more
     # (CPython's issue 94777). What is in it then is nobody's loss.
     internals: Any = executor
-    internals._call_queue.cancel_join_thread()
-    results = internals._result_queue
+    queue, results = internals._call_queue, internals._result_queue
+    queue.cancel_join_thread()
     try:
         yield executor
     finally:
@@ -64,6 +66,10 @@ def _processes(count: int) -> Iterator[Executor]:
         # The executor's thread is waited for: up to Python 3.12, a program that ends while that thread does wakes it
         # through a pipe that it may be closing (CPython's issue 109047).
         executor.shutdown(cancel_futures=True)
+        # So is the queue's own, unless the queue is full: it may free a semaphore, and cut short in that by the end of
+        # the program it would leave it to the resource tracker, which warns of it.
+        if queue._thread is not None:
+            queue._thread.join(FEEDER_S)
 
 
 class _Worker(SpawnProcess):

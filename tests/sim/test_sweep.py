@@ -198,6 +198,47 @@ def test_a_program_ends_whatever_is_queued_for_its_workers(num_bytes: int, num_d
     assert done.stdout.split() == [str(num_bytes)] * num_done
 
 
+WITH_A_SLOW_QUEUE = """
+import threading
+import time
+from multiprocessing import queues, resource_tracker, synchronize
+from sim.sweep_workers import local_workers
+
+def clean(name):
+    synchronize.sem_unlink(name)
+    if threading.current_thread() is not threading.main_thread():
+        time.sleep(0.5)
+    resource_tracker.unregister(name, "semaphore")
+
+def feed(*arguments, feed=queues.Queue._feed):
+    feed(*arguments)
+    time.sleep(0.1)
+
+synchronize.SemLock._cleanup = staticmethod(clean)
+queues.Queue._feed = staticmethod(feed)
+
+if __name__ == "__main__":
+    for executor in local_workers(1).open():
+        print(executor.submit(len, b"").result())
+    time.sleep(0.2)
+"""
+
+
+def test_what_a_queue_frees_late_is_waited_for(tmp_path: Path) -> None:
+    """The program ends while the queue's thread gives a semaphore back: nobody warns of a leak."""
+    (tmp_path / "run.py").write_text(WITH_A_SLOW_QUEUE)
+    done = subprocess.run(
+        [sys.executable, "run.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+
+
 def test_a_process_leaves_ctrl_c_to_its_parent_from_its_first_instruction() -> None:
     """A traceback of its own, from the middle of its imports, would stand over what the parent says."""
     for executor in local_workers(1).open():
