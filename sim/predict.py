@@ -206,14 +206,26 @@ class Simulator:
     def _by_topology(self) -> Prepared:
         return PLANNERS[TOPOLOGY].on(self.machine, self.options.without_peers(), lambda: self._networks.under("simple"))
 
+    @cached_property
+    def _by_messages(self) -> Prepared:
+        """NCCL's own sends and receives: its planner has taken in what steers it, and plans no rows of theirs."""
+        options = replace(self.options, environment=())
+        return PLANNERS[TOPOLOGY].on(self.machine, options, lambda: self._networks.under("simple"))
+
     def planner_of(self, algorithm: str, collective: str) -> Prepared:
         """The planner for an algorithm: what no library's planner knows is planned by the topology."""
         if self._planner == AUTO:
-            return self.planner if PLANNERS[NCCL].plans(algorithm, collective) else self._by_topology
+            if PLANNERS[NCCL].plans(algorithm, collective):
+                return self.planner
+            return self._by_messages if self._sends(collective) else self._by_topology
         if not PLANNERS[self._planner].plans(algorithm, collective):
             what = f"{collective} by {algorithm}" if algorithm != AUTO else collective
             raise ScheduleError(f"--planner {self._planner} knows no {what}: use --planner {TOPOLOGY}")
         return self.planner
+
+    def _sends(self, collective: str) -> bool:
+        """Whether NCCL runs the collective here, as sends and receives of its own."""
+        return collective in BY_MESSAGES and self.planner.nccl is not None
 
     def _schedule(self, plan: Plan) -> Schedule:
         """The plan's schedule; the last few are kept, with what engines derived from them."""
@@ -232,14 +244,15 @@ class Simulator:
 
     def network_for(self, plan: Plan) -> Network:
         """The network that a plan runs on: where NCCL takes a machine for several nodes, these speak over NICs."""
-        return self._networks.under(plan.protocol, plan.helpers, self.planner.nccl if plan.planner == NCCL else None)
+        by_nccl = plan.planner == NCCL or self._sends(plan.collective)
+        return self._networks.under(plan.protocol, plan.helpers, self.planner.nccl if by_nccl else None)
 
     def _plan_of_kernels(self, workload: Workload, algorithm: str) -> Plan | None:
         """What NCCL launches, None where it has no kernel for that; BY_MESSAGES are its sends and receives."""
         if PLANNERS[NCCL].plans(algorithm, workload.collective):
             return self.planner.plan(workload, algorithm, runnable=False)
         if workload.collective in BY_MESSAGES and algorithm in (AUTO, DIRECT):
-            return self._by_topology.plan(workload, DIRECT)
+            return self._by_messages.plan(workload, DIRECT)
         return None
 
     def _shares(self, clock: MachineClock, plan: Plan, network: Network) -> npt.NDArray[np.float64]:

@@ -10,7 +10,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from sim.cases import Case, changed
-from sim.engines import ENGINES
+from sim.engines import ENGINES, KERNELS
 from sim.planners import AUTO, TOPOLOGY
 from topo.change_verbs import named_changes
 from topo.changes import Change, Nodes, naming, require_consistent
@@ -71,7 +71,7 @@ class Outcome:
 
     The baseline runs the same algorithm, or its fastest where it does not run that. With `by_schedule` it is timed as
     the variant is, by its schedule, since only that can be compared; its own row shows another time. `fastest` marks
-    the best of several algorithms on the same variant.
+    the best of several algorithms on the same variant, of NCCL's kernels where any of them is timed as one.
     """
 
     variant: Variant
@@ -253,8 +253,13 @@ def outcomes(cases: Sequence[Priced], workloads: Iterable[Workload]) -> tuple[Ou
 
 def _marked(rows: Sequence[Outcome]) -> list[Outcome]:
     """Outcomes of one variant, the fastest of several marked."""
-    best = min(rows, key=_duration_s)
+    best = _fastest(rows)
     return [replace(row, fastest=row is best and len(rows) > 1) for row in rows]
+
+
+def _fastest(rows: Sequence[Outcome]) -> Outcome:
+    """The fastest of those that are timed alike: of NCCL's kernels where any are, else of all, by schedules."""
+    return min([row for row in rows if row.prediction.engine == KERNELS] or rows, key=_duration_s)
 
 
 def _duration_s(row: Outcome) -> float:
@@ -266,7 +271,7 @@ def _beside(row: Outcome, own: Sequence[Outcome], by_schedule: Callable[[Plan], 
 
     `by_schedule` simulates a plan of the baseline transfer by transfer.
     """
-    base = next((other for other in own if other.asked == row.asked), None) or min(own, key=_duration_s)
+    base = next((other for other in own if other.asked == row.asked), None) or _fastest(own)
     if row.prediction.engine in ENGINES and base.prediction.engine not in ENGINES:
         return replace(row, baseline=by_schedule(base.plan), baseline_plan=base.plan, by_schedule=True)
     return replace(row, baseline=base.prediction, baseline_plan=base.plan)

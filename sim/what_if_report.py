@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sim.engines import KERNELS
 from sim.planners import AUTO
 from sim.what_if import BASELINE, BREAKS_BELOW, bounds_of, scalings
 from topo.table import Column, Table
@@ -202,12 +203,23 @@ def _fastest_sentences(rows: Sequence[Outcome]) -> Iterator[str]:
         changed = [row for row in others if row.prediction.algorithm != own.prediction.algorithm]
         parts = [_fastest(row) for row in (own, *changed)]
         rest = "" if changed else ", with every change too" if others else ""
-        yield f"{format_size(num_bytes)}: fastest is {'; '.join(parts)}{rest}"
+        aside = "".join(_by_links(best, rows) for best in (own, *changed))
+        yield f"{format_size(num_bytes)}: fastest is {'; '.join(parts)}{rest}{aside}"
 
 
 def _fastest(row: Outcome) -> str:
     timed = f"{row.prediction.algorithm} ({format_duration(row.prediction.duration_s)})"
     return timed if row.variant.label == BASELINE else f"{timed} with {row.variant.label!r}"
+
+
+def _by_links(best: Outcome, rows: Sequence[Outcome]) -> str:
+    """The quickest of the same case that is no match for the best, as its links alone are timed; empty without one."""
+    case = best.variant.label, best.prediction.workload
+    same = [row for row in rows if (row.variant.label, row.prediction.workload) == case]
+    quickest = min(same, key=lambda row: row.prediction.duration_s)
+    if best.prediction.engine != KERNELS or quickest.prediction.engine == KERNELS:
+        return ""
+    return f"; {_fastest(quickest)} is timed by its links alone"
 
 
 def _scaling_sentence(found: Scaling) -> str:

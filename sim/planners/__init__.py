@@ -136,7 +136,7 @@ def prepare(
 
 def _asked_of_nccl(options: Options) -> str:
     if options.environment:
-        return f"--env {options.environment[0][0]}"
+        return options.environment[0][0]
     return "--protocol" if options.protocol else ""
 
 

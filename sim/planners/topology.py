@@ -47,8 +47,11 @@ class TopologyPlanner:
     ) -> None:
         """Refuses what only a library has: protocols and its environment."""
         if options.protocol is not None or options.environment:
-            asked = "--protocol" if options.protocol is not None else "--env"
-            raise UnitError(f"{asked} is for planners of a library, not for {self.name}: leave it out")
+            asked = "--protocol" if options.protocol is not None else options.environment[0][0]
+            raise UnitError(
+                f"{asked} steers what NCCL plans, and this is planned by the {self.name} alone: leave it out, or take "
+                "a collective and an algorithm that NCCL has"
+            )
         self._machine = machine
         self._options = options
         self._network = network or _default_network(machine)

@@ -10,6 +10,7 @@ from sim import PLANNERS, Plan, Workload
 from sim.planners import prepare
 from sim.planners.nccl_2_30.front_door import plan_machine
 from sim.planners.options import Options
+from sim.predict import predict
 from sim.prove import prove
 from topo.cluster import Cluster
 from topo.errors import NameChoiceError, ScheduleError, TopoError, TopologyError
@@ -80,6 +81,56 @@ def test_auto_says_why_nccl_is_not_planned() -> None:
     assert (prepared.name, why) == ("nccl-2.30", "")
     with pytest.raises(NameChoiceError, match=r"nccl-2\.30"):
         prepare("nccl-2.29", star, Options())
+
+
+VARIABLES = ("NCCL_P2P_LEVEL=LOC", "NCCL_SHM_DISABLE=1", "NCCL_P2P_DISABLE=1", "NCCL_ALGO=Ring", "NCCL_PROTO=LL")
+
+
+@pytest.mark.parametrize("engine", ["auto", "event"])
+@pytest.mark.parametrize("collective", ["all_to_all", "sendrecv"])
+@pytest.mark.parametrize("variable", VARIABLES)
+def test_sends_and_receives_are_nccl_s_own_and_follow_its_variables(
+    variable: str, collective: str, engine: str
+) -> None:
+    machine, workload = load_topology("dgx-h100", nodes=2), Workload(collective, 64 * MIB)
+    name, _, value = variable.partition("=")
+    options = Options(environment=((name, value),))
+    duration_s = predict(machine, workload, options=options, engine=engine).duration_s
+    usual_s = predict(machine, workload, engine=engine).duration_s
+    if name in ("NCCL_ALGO", "NCCL_PROTO"):
+        assert duration_s == usual_s, "they steer collectives alone"
+    assert duration_s >= usual_s
+
+
+def test_without_peers_and_shared_memory_messages_leave_by_nics() -> None:
+    options = Options(environment=(("NCCL_P2P_LEVEL", "LOC"), ("NCCL_SHM_DISABLE", "1")))
+    for engine in ("auto", "event"):
+        run = predict(load_topology("dgx-h100"), Workload("all_to_all", MIB), options=options, engine=engine)
+        assert {load.link for load in run.link_loads if load.num_bytes} >= {f"mlx5_{nic}->fabric" for nic in range(8)}
+
+
+@pytest.mark.parametrize("name", ["NCCL_SHM_DISABEL", "NCCL_P2P_LEVEL"])
+def test_what_nccl_could_not_read_is_refused_for_messages_too(name: str) -> None:
+    with pytest.raises(NameChoiceError, match=name):
+        predict(
+            load_topology("dgx-h100"), Workload("all_to_all", MIB), options=Options(environment=((name, "nonsense"),))
+        )
+
+
+@pytest.mark.parametrize(
+    ("machine", "collective", "algorithm"),
+    [
+        ("dgx-h100", "all_reduce", "halving-doubling"),
+        ("switch:4,bandwidth=1GB/s", "all_to_all", "auto"),
+        ("switch:4,bandwidth=1GB/s", "all_reduce", "ring"),
+    ],
+)
+def test_where_no_plan_of_nccl_s_is_behind_it_its_variables_are_refused_by_name(
+    machine: str, collective: str, algorithm: str
+) -> None:
+    options = Options(environment=(("NCCL_SHM_DISABLE", "1"),))
+    with pytest.raises(TopoError, match=r"^NCCL_SHM_DISABLE (steers what NCCL plans|is for NCCL's planner)"):
+        predict(load_topology(machine), Workload(collective, MIB), algorithm=algorithm, options=options)
 
 
 def test_hosts_without_nvlink_between_them_are_copies_of_the_first() -> None:

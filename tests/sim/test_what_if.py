@@ -232,6 +232,31 @@ def test_the_fastest_is_named_in_a_sentence_and_in_the_document() -> None:
     assert fastest[0]["algorithm"] == "nvls"
 
 
+@pytest.mark.parametrize("machine", [["dgx-h100", "--gpus", "0,1"], ["dgx-h100"], ["dgx-a100", "--nodes", "2"]])
+def test_the_fastest_is_one_of_those_that_are_timed_alike(machine: list[str]) -> None:
+    """A schedule is timed by its links alone, which is no time to set beside that of a kernel of NCCL's."""
+    arguments = (*machine, "--size", "64K,1G", "--change", "scale nvlink bandwidth x0.9", "--algorithm", "all")
+    rows = document(*arguments)["rows"]
+    said = invoke(*arguments).stderr
+    for size in {row["num_bytes"] for row in rows}:
+        for change in {row["change"] for row in rows}:
+            case = [row for row in rows if (row["change"], row["num_bytes"]) == (change, size)]
+            (best,) = (row for row in case if row["fastest"])
+            kernels = [row["time_s"] for row in case if row["engine"] == "kernels"]
+            assert (best["engine"], best["time_s"]) == ("kernels", min(kernels))
+            quickest = min(case, key=lambda row: row["time_s"])
+            if change == BASELINE and quickest["engine"] != "kernels":
+                assert re.search(rf"{quickest['algorithm']} \([^)]*\) is timed by its links alone", said)
+    assert any(row["engine"] != "kernels" for row in rows)
+
+
+def test_schedules_alone_are_timed_alike() -> None:
+    arguments = ("switch:4,bandwidth=25GB/s", "--size", "1G", "--change", "late rank 1 by 1ms", "--algorithm", "all")
+    result = invoke(*arguments)
+    assert "fastest is" in result.stderr
+    assert "links alone" not in result.stderr
+
+
 def test_what_is_late_adds_up() -> None:
     case = changed(Case(Cluster(preset("dgx-h100"), 2)), named_changes("late GPU5 by 2ms; late node1 by 1ms"))
     assert case.starts_s() == pytest.approx([0.002 * (rank % 8 == 5) + 0.001 * (rank > 7) for rank in range(16)])
