@@ -7,7 +7,9 @@ and between two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,7 +50,7 @@ class ClusterLinks:
         self._fabric_at = cluster.count * (self._inside + self._ports)
         self._fabric = cluster.fabric_links()
         self._router = Router(cluster.node, peer_to_peer=reach.peers)
-        self._nic_number = self._nearest_nics(len(devices))
+        self._nic_numbers = self._own_nics(len(devices))
         self._pxn = reach.pxn
         parts = reach.apart or [0] * cluster.node.num_ranks
         self._part = np.array([*parts, *[_ANY_PART] * len(devices)], dtype=np.int64)
@@ -91,7 +93,7 @@ class ClusterLinks:
         crosses = (src_node != dst_node) | parted
         keys, which = distinct((src_place * len(self._places) + dst_place) * 2 + crosses)
         pairs = [divmod(pair, len(self._places)) for pair in (keys >> 1).tolist()]
-        joined = Routes.of(
+        joined = _joined(
             [self._template(a, b, cross == 1) for (a, b), cross in zip(pairs, (keys & 1).tolist(), strict=True)]
         ).take(which)
         route = np.repeat(np.arange(len(src)), np.diff(joined.first))
@@ -99,17 +101,27 @@ class ClusterLinks:
         where = np.where(far, dst_node[route], src_node[route])
         port = self._cluster.count * self._inside + where * self._ports + kind - self._inside
         links = np.where(kind >= self._inside, port, where * self._inside + kind).astype(np.int32)
-        found = Routes(joined.first, links, joined.latency_s)
-        if not self._fabric:
-            return found
-        between = np.flatnonzero(crosses)
-        ends = [values[between] for values in (src_node, src_place, dst_node, dst_place)]
-        first, further = self._cluster.fabric_route(
-            ends[0], self._nic_number[ends[1]], ends[2], self._nic_number[ends[3]]
-        )
-        lengths = np.zeros(len(src), dtype=np.int64)
-        lengths[between] = np.diff(first)
-        return found.followed_by(offsets(lengths), (self._fabric_at + further).astype(np.int32))
+        found = Routes(joined.first, links, joined.latency_s, joined.weight)
+        if self._fabric:
+            between = np.flatnonzero(crosses)
+            for places, ways, src_nic, dst_nic in self._ways(src_place[between], dst_place[between]):
+                chosen = between[places]
+                first, further = self._cluster.fabric_route(src_node[chosen], src_nic, dst_node[chosen], dst_nic)
+                lengths = np.zeros(len(src), dtype=np.int64)
+                lengths[chosen] = np.diff(first)
+                weight = None if ways == 1 else np.full(len(further), 1 / ways)
+                found = found.followed_by(offsets(lengths), (self._fabric_at + further).astype(np.int32), weight)
+        return found
+
+    def _ways(self, src: Pairs, dst: Pairs) -> Iterator[tuple[Pairs, int, Pairs, Pairs]]:
+        """Which pairs of places go over which NICs, and over how many pairs of NICs in all."""
+        count = np.array([len(nics) for nics in self._nic_numbers])
+        ways = np.lcm(count[src], count[dst])
+        for number in np.unique(ways).tolist():
+            pairs = np.flatnonzero(ways == number)
+            for way in range(number):
+                nics = np.array([own[way % len(own)] for own in self._nic_numbers], dtype=np.int64)
+                yield pairs, number, nics[src[pairs]], nics[dst[pairs]]
 
     def _locate(self, agent: Pairs) -> tuple[Pairs, Pairs]:
         """Node and place in it."""
@@ -120,18 +132,31 @@ class ClusterLinks:
         node[helps], place[helps] = self._helper_node[which], size + self._helper_place[which]
         return node, place
 
-    def _template(self, src: int, dst: int, crosses: bool) -> tuple[tuple[int, ...], float]:
-        """Links and latency of the way from place to place, inside one node or over the network.
+    def _template(self, src: int, dst: int, crosses: bool) -> tuple[dict[int, float], float]:
+        """Links with their weights and latency of the way from place to place, inside one node or over the network.
 
         Links of the source's node have their own number, its ports the numbers behind them; what belongs to the
-        destination's node is moved up once by the number of both.
+        destination's node is moved up once by the number of both. Several NICs carry equal parts.
         """
+        links = self._cluster.node.links
+        if not crosses:
+            inside = self._router.route(self._places[src], self._places[dst]).links
+            return dict.fromkeys(inside, 1.0), latency_of(links, inside, self._profile)
+        src_nics, dst_nics = self._nic_numbers[src], self._nic_numbers[dst]
+        ways = math.lcm(len(src_nics), len(dst_nics))
+        weights: dict[int, float] = {}
+        latencies_s = []
+        for way in range(ways):
+            crossed, latency_s = self._way(src, src_nics[way % len(src_nics)], dst, dst_nics[way % len(dst_nics)])
+            latencies_s.append(latency_s)
+            for link in crossed:
+                weights[link] = weights.get(link, 0.0) + 1 / ways
+        return weights, max(latencies_s)
+
+    def _way(self, src: int, src_nic: int, dst: int, dst_nic: int) -> tuple[tuple[int, ...], float]:
+        """Links and latency of the way between nodes over these two NICs, numbered as in `_template`."""
         cluster, links = self._cluster, self._cluster.node.links
         src_id, dst_id = self._places[src], self._places[dst]
-        if not crosses:
-            inside = self._router.route(src_id, dst_id).links
-            return inside, latency_of(links, inside, self._profile)
-        src_nic, dst_nic = int(self._nic_number[src]), int(self._nic_number[dst])
         leave: tuple[int, ...] = ()
         enter: tuple[int, ...] = ()
         if src_id != FLAT_ID:
@@ -170,12 +195,19 @@ class ClusterLinks:
         node = self._cluster.node
         return any(node.device(node.links[index].dst).kind in ("cpu", "host_bridge") for index in route)
 
-    def _nearest_nics(self, num_helpers: int) -> Pairs:
-        """The number of the NIC of each place; helpers use the first."""
+    def _own_nics(self, num_helpers: int) -> list[tuple[int, ...]]:
+        """The numbers of the NICs of each place; helpers use the first."""
         number = {nic.id: index for index, nic in enumerate(self._cluster.nics)}
         ranks = range(self._cluster.node.num_ranks)
-        nearest = [number[self._cluster.nic_of(rank).id] if number else 0 for rank in ranks]
-        return np.array([*nearest, *[0] * num_helpers], dtype=np.int64)
+        own = [tuple(number[nic.id] for nic in self._cluster.nics_of(rank)) if number else (0,) for rank in ranks]
+        return [*own, *[(0,)] * num_helpers]
+
+
+def _joined(templates: Sequence[tuple[dict[int, float], float]]) -> Routes:
+    """Routes from the weighted links and the latency of each; without weights where all are 1."""
+    found = Routes.of([(tuple(weights), latency_s) for weights, latency_s in templates])
+    weight = np.array([weight for weights, _ in templates for weight in weights.values()])
+    return found if (weight == 1.0).all() else replace(found, weight=weight)
 
 
 def _located(helper: str, cluster: Cluster) -> tuple[int, str]:

@@ -63,7 +63,9 @@ def fold(periods: Sequence[Period], network: Network, few: int | None = None) ->
     """
     rows = Rows(*(np.concatenate([getattr(period.rows, name) for period in periods]) for name in COLUMNS))
     ways = routing(network, rows)
-    links, link_of_entry = distinct(ways.routes.links[ragged(ways.routes.first, ways.route)].astype(np.int64))
+    entries = ragged(ways.routes.first, ways.route)
+    links, link_of_entry = distinct(ways.routes.links[entries].astype(np.int64))
+    weight = None if ways.routes.weight is None else ways.routes.weight[entries]
     entry_first = offsets(np.diff(ways.routes.first)[ways.route])
     capacity = network.bandwidth_bytes_per_s[links]
     latency_s = ways.routes.latency_s[ways.route]
@@ -72,14 +74,14 @@ def fold(periods: Sequence[Period], network: Network, few: int | None = None) ->
     row = _mix(_mix(_bits(block), _bits(rows.step)), _bits(latency_s))
     if network.start_s is not None:
         row = _mix(_mix(row, _bits(network.start_s[rows.src])), _bits(network.start_s[rows.dst]))
-    shape = _Shape(periods, connection, entry_first, link_of_entry)
+    shape = _Shape(periods, connection, entry_first, link_of_entry, weight)
     of_row, leader, colours = _refine(row, _mix(_bits(capacity), np.uint64(1)), shape, few)
     _, connection_class = distinct_colours(colours.connection)
     link_leader, link_class = distinct_colours(colours.link)
     of_link = np.full(len(network.bandwidth_bytes_per_s), NOTHING, dtype=np.int64)
     of_link[links] = link_class
     entry_class = np.repeat(of_row, np.diff(entry_first))
-    routes = _class_routes(entry_class, link_class[link_of_entry], link_class, latency_s[leader])
+    routes = _class_routes(entry_class, link_class[link_of_entry], link_class, latency_s[leader], weight)
     return Folded(of_row, leader, connection_class[connection[leader]], routes, of_link, capacity[link_leader])
 
 
@@ -93,12 +95,17 @@ def _connections(rows: Rows) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class _Shape:
-    """What hangs together: blocks with what their rows wait for, connections, and the links of each row."""
+    """What hangs together: blocks with what their rows wait for, connections, and what each row crosses."""
 
     periods: Sequence[Period]
     connection: Ints
     entry_first: npt.NDArray[np.int32]
     entry_link: npt.NDArray[np.int32]
+    entry_weight: Floats | None
+
+    def weighed(self, entries: Colours) -> Colours:
+        """Colours of crossings, told apart by what these weigh."""
+        return entries if self.entry_weight is None else _mix(entries, _bits(self.entry_weight))
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +154,7 @@ def distinct_colours(colour: Colours) -> tuple[Ints, Ints]:
 def _around(row: Colours, link: Colours, shape: _Shape) -> _Colours:
     """Colours of links and connections by the rows that cross them."""
     spread = _mix(row, np.uint64(0x9E3779B97F4A7C15))
-    crossing = np.repeat(spread, np.diff(shape.entry_first))
+    crossing = shape.weighed(np.repeat(spread, np.diff(shape.entry_first)))
     on_link = _sums(shape.entry_link, crossing, len(link))
     on_connection = _sums(shape.connection, spread, int(shape.connection.max(initial=-1)) + 1)
     return _Colours(row, _mix(link, on_link), on_connection)
@@ -155,7 +162,7 @@ def _around(row: Colours, link: Colours, shape: _Shape) -> _Colours:
 
 def _next(row: Colours, colours: _Colours, shape: _Shape) -> Colours:
     """Colours of rows by the links, connections and rows around them."""
-    of_links = _mix(colours.link, np.uint64(3))[shape.entry_link]
+    of_links = shape.weighed(_mix(colours.link, np.uint64(3))[shape.entry_link])
     entries = np.repeat(np.arange(len(row)), np.diff(shape.entry_first))
     new = _mix(_mix(row, _sums(entries, of_links, len(row))), colours.connection[shape.connection])
     for period in shape.periods:
@@ -177,11 +184,13 @@ def _of_sources(row: Colours, sources: Sources, num_rows: int) -> Colours:
     return np.where(sources.of_row == NOTHING, np.uint64(0), group[sources.of_row])
 
 
-def _class_routes(entry_class: Ints, entry_link_class: Ints, link_class: Ints, latency_s: Floats) -> Routes:
+def _class_routes(
+    entry_class: Ints, entry_link_class: Ints, link_class: Ints, latency_s: Floats, entry_weight: Floats | None
+) -> Routes:
     """The link classes that each class crosses, weighted by how many of its rows cross one link of that class."""
     num_link_classes = int(link_class.max(initial=-1)) + 1
     pairs, which = distinct(entry_class * num_link_classes + entry_link_class)
-    crossings = np.bincount(which, minlength=len(pairs))
+    crossings = np.bincount(which, entry_weight, minlength=len(pairs))
     links = pairs % max(num_link_classes, 1)
     first = np.searchsorted(pairs, np.arange(len(latency_s) + 1) * num_link_classes).astype(np.int32)
     weight = crossings / np.bincount(link_class, minlength=num_link_classes)[links]

@@ -39,7 +39,8 @@ def link_shares(plan: Plan, network: Network, nodes: Nodes) -> Floats:
     if len(table):
         src, dst = (table[:, column].astype(np.int64) for column in (0, 1))
         routes = network.routes(src, dst)
-        np.add.at(carried, routes.links, np.repeat(table[:, 2], np.diff(routes.first)))
+        shares = np.repeat(table[:, 2], np.diff(routes.first))
+        np.add.at(carried, routes.links, shares if routes.weight is None else shares * routes.weight)
     return carried
 
 

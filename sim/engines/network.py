@@ -73,7 +73,8 @@ def routing(network: Network, rows: Rows) -> Routing:
         first = routes.first.copy()
         first[1:] += np.cumsum(keys & 1).astype(np.int32)
         links = np.insert(routes.links, ends, network.reduce_link[dst[reducing]])
-        routes = Routes(first, links, routes.latency_s)
+        weight = None if routes.weight is None else np.insert(routes.weight, ends, 1.0)
+        routes = Routes(first, links, routes.latency_s, weight)
     return Routing(route, routes)
 
 

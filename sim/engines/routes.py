@@ -246,7 +246,8 @@ class Router:
 class Routes:
     """Routes by number: route r crosses `links[first[r] : first[r + 1]]` and costs `latency_s[r]` beyond its bytes.
 
-    `weight` says, for each of these crossings, for how many transfers one on the route counts; None is one each.
+    `weight` says, for each of these crossings, for how many transfers one on the route counts; None is one each. What
+    a GPU sends over several NICs at once counts for a part on each.
     """
 
     first: Ints
@@ -256,19 +257,24 @@ class Routes:
 
     def take(self, chosen: npt.NDArray[np.integer]) -> Routes:
         """The chosen routes in the order given."""
-        return Routes(
-            offsets(np.diff(self.first)[chosen]), self.links[ragged(self.first, chosen)], self.latency_s[chosen]
-        )
+        entries = ragged(self.first, chosen)
+        weight = None if self.weight is None else self.weight[entries]
+        return Routes(offsets(np.diff(self.first)[chosen]), self.links[entries], self.latency_s[chosen], weight)
 
-    def followed_by(self, first: Ints, links: Ints) -> Routes:
-        """Each route with further links: route r goes on over `links[first[r] : first[r + 1]]`."""
+    def followed_by(self, first: Ints, links: Ints, weight: Floats | None = None) -> Routes:
+        """Each route with further links: route r goes on over `links[first[r] : first[r + 1]]`, of this weight."""
         own, more = np.diff(self.first), np.diff(first)
         joined = offsets(own + more)
         where = np.repeat(joined[:-1] - self.first[:-1], own) + np.arange(len(self.links))
         further = np.repeat(joined[:-1] + own - first[:-1], more) + np.arange(len(links))
         both = np.empty(len(self.links) + len(links), dtype=np.int32)
         both[where], both[further] = self.links, links
-        return Routes(joined, both, self.latency_s)
+        if self.weight is None and weight is None:
+            return Routes(joined, both, self.latency_s)
+        weighed = np.ones(len(both))
+        weighed[where] = 1.0 if self.weight is None else self.weight
+        weighed[further] = 1.0 if weight is None else weight
+        return Routes(joined, both, self.latency_s, weighed)
 
     @classmethod
     def of(cls, routes: Sequence[tuple[tuple[int, ...], float]]) -> Routes:

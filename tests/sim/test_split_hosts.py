@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from sim.predict import Simulator
 from sim.profile import nccl_constants
 from sim.workload import Workload
 from topo.changes import Break, Put
-from topo.cluster import Cluster
+from topo.cluster import Cluster, Fabric
 from topo.edit import edit, with_nodes
 from topo.errors import TopologyError
 from topo.load import load_topology
@@ -127,3 +128,26 @@ def test_a_gpu_speaks_over_nics_of_its_own_host(num_nodes: int, name: str, engin
     cluster = Cluster(node, 2)
     for rank, gpu_id in enumerate(node.gpu_ids):
         assert cluster.nic_of(rank).host == node.device(gpu_id).host
+
+
+@pytest.mark.parametrize("engine_name", ["auto", *ENGINES])
+@pytest.mark.parametrize("fabric", [Fabric(), Fabric("rail"), Fabric("fat-tree", oversubscription=2.0)])
+@pytest.mark.parametrize(("collective", "algorithm"), [("all_reduce", "ring"), ("all_to_all", "direct")])
+def test_two_nics_of_a_gpu_carry_what_one_of_twice_the_rate_does(
+    collective: str, algorithm: str, fabric: Fabric, engine_name: str
+) -> None:
+    """Such machines differ in NICs alone: sixteen of 100 Gb/s, and eight of 200 Gb/s."""
+    runs = []
+    for name in ("oci-a100-16x100", "dgx-a100"):
+        machine = load_topology(name)
+        assert isinstance(machine, Topology)
+        simulator = Simulator(Cluster(machine, 2, fabric), engine=engine_name)
+        runs.append(simulator.run(Workload(collective, GIB), algorithm))
+    halves, wholes = runs
+    assert halves.duration_s == pytest.approx(wholes.duration_s, rel=0.01)
+    leaves, inside = (
+        [sum(load.num_bytes for load in run.link_loads if re.fullmatch(pattern, load.link)) for run in runs]
+        for pattern in (r"node0/mlx5_\d+->(fabric|rail\d+|leaf\d+)", r"node0/GPU\d->node0/NVS0")
+    )
+    assert leaves[0] == pytest.approx(leaves[1])
+    assert inside[0] == pytest.approx(inside[1])
