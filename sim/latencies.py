@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sim.engines.loads import IN_RING_STEPS, Nodes, neighbours, next_nodes
+from sim.slots import SLOTS_PER_CONNECTION
 from topo.topology import Topology
 
 if TYPE_CHECKING:
@@ -60,15 +61,19 @@ def stated_wait_s(plan: Plan, network: Network, nodes: Nodes) -> float:
 def _around_s(collective: str, ring: tuple[int, ...], network: Network) -> float:
     """The most that bytes wait on their way around a ring: an all-reduce leads them twice around, all but two hops.
 
-    In a broadcast or a reduce nobody waits for the whole way, since one follows the other: kernels show one hop.
+    Where few hops have a latency they may wait longer for the slots of the slowest: so many steps are on its way at a
+    time. In a broadcast or a reduce nobody waits for the whole way, since one follows the other: kernels show one hop.
     """
     after = (*ring[1:], ring[0])
     if collective not in IN_RING_STEPS:
         return float(_latencies_s(network, zip(ring[:-1], after, strict=False)).max())
     found = _latencies_s(network, zip(ring, after, strict=True))
-    if collective == "all_reduce":
+    times = 2 if collective == "all_reduce" else 1
+    num_steps = times * (len(ring) - 1)
+    for_slots_s = float(found.max()) * math.ceil(num_steps / SLOTS_PER_CONNECTION)
+    if times == 2:
         found = found + np.roll(found, 1)
-    return float(found.sum() - found.min())
+    return max(for_slots_s, float(found.sum() - found.min()))
 
 
 def _longest_branch_s(tree: Tree, network: Network) -> float:

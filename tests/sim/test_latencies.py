@@ -57,6 +57,8 @@ OVER_PCIE: tuple[tuple[Machine, str], ...] = (
     (Cluster(preset("hgx-h200-1gpu"), 3), "GPU0-numa0/switch0"),
     (Cluster(preset("dgx-a100"), 2), "pcie"),
     (Cluster(preset("hgx-h100-4gpu"), 2), "GPU0-numa0/switch0"),
+    (Cluster(preset("dgx-h100"), 2), "GPU0-numa0/switch0"),
+    (Cluster(preset("dgx-h100"), 4), "numa0/switch0->mlx5_0"),
     (far_from_nics(), "nvlink"),
     (far_from_nics(), "pcie"),
 )
@@ -64,7 +66,7 @@ OVER_PCIE: tuple[tuple[Machine, str], ...] = (
 CASES = [
     *((machine, part, *way) for machine, part in (*MACHINES, *OVER_PCIE) for way in RINGS_AND_TREES),
     (preset("dgx-h100"), "nvlink", "nvls", "all_reduce"),
-    *((machine, part, "nvls-tree", "all_reduce") for machine, part in (*MACHINES[-2:], *OVER_PCIE[4:])),
+    *((machine, part, "nvls-tree", "all_reduce") for machine, part in (*MACHINES[-2:], *OVER_PCIE[-2:])),
 ]
 
 
