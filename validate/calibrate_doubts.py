@@ -37,5 +37,6 @@ def doubts(jobs: Jobs, measured: Floats, prior: Floats, machine: str) -> list[st
 
 def _miss(jobs: Jobs, measured: Floats, prior: Floats, generation: int) -> float:
     """Half of the rows are missed by less than this share by the terms of that generation."""
-    other = replace(jobs, generation=np.full(len(jobs), generation))
+    as_if = np.full(len(jobs), generation)
+    other = replace(jobs, generation=as_if, native=as_if)
     return float(np.median(np.abs(times_s(prior, other) / measured - 1)))
