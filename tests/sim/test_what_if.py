@@ -412,3 +412,16 @@ def test_a_range_of_nodes_is_written_as_in_a_sweep(counts: str) -> None:
 def test_a_range_of_nodes_is_a_case_for_each() -> None:
     labels = [row.variant.label for row in priced("dgx-h100", "nodes 1-3")]
     assert labels == [BASELINE, "nodes 1", "nodes 2", "nodes 3"]
+
+
+@pytest.mark.parametrize("engine", ["auto", "event"])
+@pytest.mark.parametrize("collective", ["all_reduce", "all_to_all"])
+@pytest.mark.parametrize("name", ["dgx-a100", "dgx-h100"])
+def test_a_nic_that_nccl_s_channels_leave_alone_slows_nothing(name: str, collective: str, engine: str) -> None:
+    changes = [f"add nic to {place} rate={rate}Gb/s" for place in ("node0", "GPU1") for rate in (100, 400)]
+    arguments = [name, "--nodes", "2", "--size", "1G", "--collective", collective, "--engine", engine]
+    base, *rows = document(*arguments, *(word for change in changes for word in ("--change", change)))["rows"]
+    assert len(rows) == len(changes)
+    for row in rows:
+        assert row.get("rings") == base.get("rings")
+        assert row["time_s"] <= base["time_s"] * 1.01, row["change"]
