@@ -168,6 +168,20 @@ def test_a_point_that_always_kills_is_the_only_one_that_fails(expected: bytes, t
     assert others == [row for row in rows_of(expected) if row["point"] != 4]
 
 
+def program(folder: Path, text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What a program of its own does, from a file, since workers import it again."""
+    (folder / "run.py").write_text(text)
+    return subprocess.run(
+        [sys.executable, "run.py", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
 WORKERS_WITH_WORK_LEFT = """
 import sys
 from sim.sweep_workers import local_workers
@@ -184,16 +198,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("num_done", [0, 2, 6])
 def test_a_program_ends_whatever_is_queued_for_its_workers(num_bytes: int, num_done: int, tmp_path: Path) -> None:
     """More than a pipe holds may be queued when nobody reads it any more."""
-    (tmp_path / "run.py").write_text(WORKERS_WITH_WORK_LEFT)
-    done = subprocess.run(
-        [sys.executable, "run.py", str(num_bytes), str(num_done)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = program(tmp_path, WORKERS_WITH_WORK_LEFT, str(num_bytes), str(num_done))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.split() == [str(num_bytes)] * num_done
 
@@ -226,16 +231,7 @@ if __name__ == "__main__":
 
 def test_what_a_queue_frees_late_is_waited_for(tmp_path: Path) -> None:
     """The program ends while the queue's thread gives a semaphore back: nobody warns of a leak."""
-    (tmp_path / "run.py").write_text(WITH_A_SLOW_QUEUE)
-    done = subprocess.run(
-        [sys.executable, "run.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = program(tmp_path, WITH_A_SLOW_QUEUE)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
 
 
