@@ -58,6 +58,8 @@ class Facts:
     through_host: bool = False
     host_bridge: bool = False
     newest: bool = False
+    nics_bytes_per_s: float = 0.0
+    """What all NICs that GPUs of a node have near together move, which sends to all others use; 0 on one node."""
     native: str = ""
     """The generation by the GPU's chip, which is another one where its NVLinks are not used; empty: the same."""
 
@@ -98,8 +100,21 @@ def facts_of(plan: NcclPlan, hint: str = "") -> Facts:
         through_host=any(crowd.through_host for crowd in crowds),
         host_bridge=several and wiring.graphs["ring"].kind_inter in (PathKind.PHB, PathKind.SYS),
         newest=plan.extrapolated,
+        nics_bytes_per_s=min(map(_nics_bytes_per_s, wiring.domains)) if several else 0.0,
         native=_CHIPS.get(machine.min_compute_capability, generation) if generation == "pcie" else generation,
     )
+
+
+def _nics_bytes_per_s(domain: Domain) -> float:
+    """The rates of the NICs that are near to a GPU of the domain, as far as PCIe lets them through."""
+    paths = domain.paths
+    rates: dict[int, float] = {}
+    for gpu, nearest in enumerate(paths.local_nets):
+        for net in {nearest.nets[(nearest.start + turn) % len(nearest.nets)] for turn in range(nearest.count)}:
+            reached = paths.gpu_net[gpu][net].bandwidth_bytes_per_s * PCIE_BESIDE_NCCL
+            rates[net] = max(rates.get(net, 0.0), reached)
+    own = [node.net.bandwidth_bytes_per_s for node in paths.system.of_kind(NodeKind.NET) if node.net]
+    return sum(min(own[net], rate) for net, rate in rates.items())
 
 
 def pairs_through_host(plan: NcclPlan, num_gpus: int) -> npt.NDArray[np.bool_]:

@@ -83,6 +83,7 @@ class Jobs:
     net_bytes_per_s: Floats
     gpu_bytes_per_s: Floats
     nic_bytes_per_s: Floats
+    nics_bytes_per_s: Floats
     gathers: npt.NDArray[np.bool_]
     through_host: npt.NDArray[np.bool_]
     host_bridge: npt.NDArray[np.bool_]
@@ -175,6 +176,7 @@ def jobs_of(
         net_bytes_per_s=same(facts.net_bytes_per_s),
         gpu_bytes_per_s=same(facts.gpu_bytes_per_s),
         nic_bytes_per_s=same(facts.nic_bytes_per_s),
+        nics_bytes_per_s=same(max(facts.nics_bytes_per_s, facts.net_bytes_per_s)),
         gathers=np.array([row.collective == "all_gather" for row in rows], dtype=np.bool_),
         through_host=np.full(len(rows), facts.through_host),
         host_bridge=np.full(len(rows), facts.host_bridge),

@@ -18,6 +18,7 @@ from sim.clock.parts import (
     LL_CHUNK_BYTES,
     Values,
     floor_s,
+    gpu_net_rate,
     host_ll_s,
     link_rate,
     net_ll_s,
@@ -221,7 +222,7 @@ def _collnet(v: Values) -> Floats:
 def _pairs_rate(v: Values) -> Floats:
     jobs = v.jobs
     rate = jobs.gpu_bytes_per_s * v["p2p_share"]
-    found: Floats = np.where(jobs.through_host & ~jobs.several, softmin(rate, v["shm_rate"] * jobs.all_channels), rate)
+    found: Floats = np.where(jobs.through_host, softmin(rate, v["shm_rate"] * jobs.all_channels), rate)
     return found
 
 
@@ -239,15 +240,16 @@ def _all_to_all(v: Values) -> Floats:
     few = np.where(jobs.num_ranks <= 4, v["p2p_four"], 1.0)
     inside = jobs.bus_bytes / (_pairs_rate(v) * few) * ramp(v)
     away = jobs.num_bytes * (jobs.num_ranks - jobs.ranks_per_node) / jobs.num_ranks
-    between = away / (net_rate(v) / jobs.ranks_per_node)
+    between = away / gpu_net_rate(v)
     return _pairs(v, np.where(jobs.several, between, inside), jobs.num_bytes / jobs.num_ranks)
 
 
 def _send_recv(v: Values) -> Floats:
     jobs = v.jobs
-    inside = jobs.num_bytes / _pairs_rate(v) * ramp(v)
-    between = jobs.num_bytes / (net_rate(v) / jobs.ranks_per_node)
-    return _pairs(v, np.where(jobs.several, between, inside), jobs.num_bytes)
+    # From each node one rank sends to another, over a NIC of its own or over its part of several.
+    inside = np.where(jobs.ranks_per_node > 1, jobs.num_bytes / _pairs_rate(v) * ramp(v), 0.0)
+    nic = np.maximum(gpu_net_rate(v), np.minimum(jobs.nic_bytes_per_s * v["net_share"], net_rate(v)))
+    return _pairs(v, np.where(jobs.several, np.maximum(jobs.num_bytes / nic, inside), inside), jobs.num_bytes)
 
 
 _KERNELS: Mapping[str, Callable[[Values], Floats]] = {

@@ -115,9 +115,20 @@ def link_rate(v: Values) -> Floats:
 
 def net_rate(v: Values) -> Floats:
     """Bus rate of a ring between nodes; endless on one node."""
-    jobs = v.jobs
-    share = v["net_share"] * np.where(jobs.host_bridge, v["host_bridge_share"], 1.0)
-    found: Floats = jobs.net_bytes_per_s * np.where(jobs.several, share, 1.0)
+    found: Floats = v.jobs.net_bytes_per_s * _reached(v)
+    return found
+
+
+def gpu_net_rate(v: Values) -> Floats:
+    """What one GPU's part of its node's NICs moves; endless on one node."""
+    found: Floats = v.jobs.nics_bytes_per_s / v.jobs.ranks_per_node * _reached(v)
+    return found
+
+
+def _reached(v: Values) -> Floats:
+    """The share of NICs' rates that is reached."""
+    share = v["net_share"] * np.where(v.jobs.host_bridge, v["host_bridge_share"], 1.0)
+    found: Floats = np.where(v.jobs.several, share, 1.0)
     return found
 
 

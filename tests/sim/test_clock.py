@@ -24,6 +24,7 @@ from sim.profile import fitted
 from sim.report import notes_on
 from sim.workload import Workload
 from tests.support import examples
+from topo.cluster import Cluster
 from topo.errors import CaptureError, NameChoiceError, ScheduleError
 from topo.jsonio import decode, encode
 from topo.load import load_topology
@@ -347,3 +348,17 @@ def _without_nvlinks_of(machine: Topology, gpu: str) -> Iterator[Link]:
     for link in machine.links:
         is_its_own = link.kind == "nvlink" and gpu in (link.src, link.dst)
         yield replace(link, state="inactive") if is_its_own else link
+
+
+@pytest.mark.parametrize("collective", ["all_to_all", "sendrecv"])
+@pytest.mark.parametrize(
+    "name",
+    ["pcie-8gpu", "p3dn-v100", "hgx-h100-4nic", "polaris-a100x4", "oci-a100-16x100", "dgx-h100", "gcp-a3high"],
+)
+def test_messages_between_nodes_take_the_nics_that_gpus_have(name: str, collective: str) -> None:
+    """The links alone say what a large message takes, however many GPUs share a NIC."""
+    work = Workload(collective, 1 << 30)
+    kernels, event = (
+        Simulator(Cluster(preset(name), 2), engine=engine).run(work).duration_s for engine in ("kernels", "event")
+    )
+    assert kernels == pytest.approx(event, rel=0.3)
