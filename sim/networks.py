@@ -14,7 +14,7 @@ from sim.engines.host_copies import HostCopies, with_host_copies
 from sim.engines.network import network_of
 from sim.engines.routes import Reach
 from sim.latencies import states_latency
-from sim.planners.options import P2P_DISABLE, Options
+from sim.planners.options import P2P_DISABLE, P2P_LEVEL, Options
 from sim.profile import IDEAL, as_nccl_counts
 from topo.topology import Topology
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from sim.planners.nccl_2_30.planner import NcclPlan
     from sim.profile import Profile
     from topo.cluster import Cluster
-
-P2P_LEVEL = "NCCL_P2P_LEVEL"
-"""How far apart GPUs may be to reach each other's memory; LOC: no two of them do."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Networks:
     options: Options
     nccl: Callable[[], NcclPlan | None]
     starts_s: npt.NDArray[np.float64] | None = None
-    _known: dict[tuple[tuple[str, ...], Profile, Reach], Network] = field(default_factory=dict)
+    _known: dict[tuple[tuple[str, ...], Profile, Reach], Network] = field(default_factory=dict, init=False)
 
     def under(self, protocol: str, helpers: tuple[str, ...] = (), nccl: NcclPlan | None = None) -> Network:
         """The network under a protocol, with agents on these further devices, as NCCL's plan reaches it."""
@@ -79,8 +76,7 @@ class Networks:
         """The network as copies through the host's memory use it, where the profile knows how fast NCCL's are."""
         if self._copies is None:
             return network
-        node = self.machine if isinstance(self.machine, Topology) else self.machine.node
-        return with_host_copies(network, self._copies, node.gpu_ids, self.machine.num_ranks)
+        return with_host_copies(network, self._copies, _node(self.machine).gpu_ids, self.machine.num_ranks)
 
     @cached_property
     def _copies(self) -> HostCopies | None:
@@ -89,8 +85,7 @@ class Networks:
             return None
         from sim.clock.facts import pairs_through_host
 
-        node = self.machine if isinstance(self.machine, Topology) else self.machine.node
-        through = pairs_through_host(nccl, node.num_ranks)
+        through = pairs_through_host(nccl, _node(self.machine).num_ranks)
         return HostCopies(through, kernels.value("shm_rate") * nccl.wiring.num_channels) if through.any() else None
 
 
@@ -101,9 +96,12 @@ def counted_network(machine: Topology | Cluster, options: Options, nccl: NcclPla
 
 def _reach(machine: Topology | Cluster, options: Options, nccl: NcclPlan | None) -> Reach:
     """How ranks reach each other: NCCL may split a host; a topology of several hosts has links of its own between."""
-    node = machine if isinstance(machine, Topology) else machine.node
-    apart = nccl.parts if nccl and len(nccl.parts) == node.num_ranks else ()
+    apart = nccl.parts if nccl and len(nccl.parts) == _node(machine).num_ranks else ()
     return Reach(_reaches_peers(options), apart, pxn=nccl is not None and not nccl.options.pxn_disable)
+
+
+def _node(machine: Topology | Cluster) -> Topology:
+    return machine if isinstance(machine, Topology) else machine.node
 
 
 def _reaches_peers(options: Options) -> bool:

@@ -261,7 +261,8 @@ class Simulator:
         if key not in self._link_shares:
             if len(self._link_shares) >= MOST_SCHEDULES:
                 self._link_shares.clear()
-            way = self._networks.switched if plan.algorithm.startswith("nvls") else network
+            row = ALGORITHMS.get(plan.algorithm)
+            way = self._networks.switched if row and row.reduces_in == "nodes" else network
             shares = link_shares(plan, way, clock.nccl.wiring.node_ranks)
             self._link_shares[key] = np.pad(shares, (0, len(network.bandwidth_bytes_per_s) - len(shares)))
         return self._link_shares[key]

@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from topo import catalog
 from topo.errors import RouteError
 from topo.topology import Device, Link, LinkKind, Topology
 
@@ -22,10 +23,6 @@ _TO_NIC_KINDS: tuple[LinkKind, ...] = ("pcie", "cpu", "local", "c2c")
 
 _NO_PCIE_BYTES_PER_S = 1e12
 """From this rate on, a link between a NIC and a CPU says that the NIC is no PCIe device (`lo`, bridges)."""
-
-_COUNTED_OF_PCIE = 12 / 15.75
-"""NCCL counts 12 of the 15.75 GB/s of Gen3 x16, and as much of each generation since: then 24 GB/s of Gen4 x16 limit
-NICs of 200 and of 400 Gb/s alike."""
 
 _Way = tuple[int, float]
 """Path class and bytes/s from a GPU to a NIC."""
@@ -87,8 +84,10 @@ def _ways(node: Topology, gpu_id: str, nics: Sequence[Device], port_bytes_per_s:
 
 
 def _counted_bytes_per_s(link: Link) -> float:
-    """What NCCL counts of a link's rate."""
-    return link.bandwidth_bytes_per_s * (_COUNTED_OF_PCIE if link.kind == "pcie" else 1.0)
+    """What NCCL counts of a link's rate: 24 GB/s of Gen4 x16, which limit NICs of 200 and of 400 Gb/s alike."""
+    if link.kind != "pcie":
+        return link.bandwidth_bytes_per_s
+    return link.bandwidth_bytes_per_s * catalog.pcie_effective_bytes_per_s(4, 16) / catalog.pcie_bytes_per_s(4, 16)
 
 
 def is_on_pcie(node: Topology, nic: Device) -> bool:

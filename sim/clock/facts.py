@@ -110,7 +110,7 @@ def _nics_bytes_per_s(domain: Domain) -> float:
     paths = domain.paths
     rates: dict[int, float] = {}
     for gpu, nearest in enumerate(paths.local_nets):
-        for net in {nearest.nets[(nearest.start + turn) % len(nearest.nets)] for turn in range(nearest.count)}:
+        for net in {nearest.of_channel(channel) for channel in range(nearest.count)}:
             reached = paths.gpu_net[gpu][net].bandwidth_bytes_per_s * PCIE_BESIDE_NCCL
             rates[net] = max(rates.get(net, 0.0), reached)
     own = [node.net.bandwidth_bytes_per_s for node in paths.system.of_kind(NodeKind.NET) if node.net]

@@ -9,6 +9,9 @@ from topo.errors import UnitError
 P2P_DISABLE = "NCCL_P2P_DISABLE"
 """NCCL's variable without which GPUs of one machine write into each other's memory."""
 
+P2P_LEVEL = "NCCL_P2P_LEVEL"
+"""How far apart GPUs may be for that; LOC: no two of them do it."""
+
 NVLS_ENABLE = "NCCL_NVLS_ENABLE"
 """NCCL's variable for reducing in NVSwitches, which reaches other GPUs' memory too."""
 
